@@ -1,0 +1,271 @@
+"""Choosing and configuring the data device and the model device, before TensorFlow starts."""
+
+import dataclasses
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from dual_device_strategy import emulation, topology
+
+# Set, it decides for every GPU of the process whether memory grows, whatever the program asks.
+GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """One of the two devices: what it is, and what TensorFlow calls it in this program.
+
+    Attributes:
+      role: "data" or "model".
+      logical: the name in this program, such as "GPU:1".
+      physical: the index in `tf.config.list_physical_devices` of its kind.
+      name: what the hardware calls itself, or what stands in for it.
+      memory: the memory policy in words.
+    """
+
+    role: str
+    logical: str
+    physical: int
+    name: str
+    memory: str
+
+    @property
+    def kind(self) -> str:
+        return self.logical.split(":")[0]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.role} device {self.logical} "
+            f"(physical {self.kind} {self.physical}, {self.name}, {self.memory})"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """What `configure_devices` set up; `str()` of it is one line for a log.
+
+    `DataModelSplitStrategy(devices.data_device, devices.model_device)` uses it.
+    """
+
+    data: Device
+    model: Device
+    reason: str
+
+    @property
+    def data_device(self) -> str:
+        return self.data.logical
+
+    @property
+    def model_device(self) -> str:
+        return self.model.logical
+
+    def __str__(self) -> str:
+        return f"{self.data}; {self.model}; {self.reason}"
+
+
+def configure_devices(
+    data_gpu: int | None = None,
+    model_gpu: int | None = None,
+    *,
+    data_gpu_memory_mb: int | None = None,
+    model_gpu_memory_mb: int | None = None,
+) -> Devices:
+    """Chooses the two devices and configures them; call it first thing in a program.
+
+        devices = configure_devices(data_gpu=1, model_gpu=0)
+        strategy = DataModelSplitStrategy(devices.data_device, devices.model_device)
+
+    Indices are physical ones, as in `tf.config.list_physical_devices("GPU")` (which counts only
+    what CUDA_VISIBLE_DEVICES leaves).  Just the two named GPUs become visible, and TensorFlow
+    numbers them in physical order whatever the order asked for: above, the data device is
+    "GPU:1" and the model device "GPU:0"; of 3 and 2 in a machine of four, GPU 3 is "GPU:1".
+
+    Without indices: of two or more GPUs the pair with the better link where nvidia-ml-py tells
+    (NVLink, then the same PCIe switch, then the same socket), else the first two; with one GPU,
+    data on the host CPU; with none, two logical CPUs.
+
+    Memory grows as it is needed, unless a limit in megabytes is given for a device.  TensorFlow
+    drops memory growth from all GPUs once one has a limit, unless TF_FORCE_GPU_ALLOW_GROWTH is
+    set in the environment; so with one limit it is set here, and memory grows on both, on the
+    limited one up to its limit.  With a limit on both, each takes its limit at the start.  On
+    emulated GPUs the limits are the emulation's and memory grows up to them.
+
+    Returns:
+      What was set up, also logged in one line.
+
+    Raises:
+      ValueError: for indices or limits that do not fit the GPUs that exist.
+      RuntimeError: when TensorFlow's runtime has started already, or a GPU was configured by
+        another call.  Nothing has been changed when an error is raised.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    limits = {"data": data_gpu_memory_mb, "model": model_gpu_memory_mb}
+    for role, limit in limits.items():
+        if limit is not None and limit < 1:
+            raise ValueError(
+                f"{role}_gpu_memory_mb={limit} is no amount of memory: give megabytes, such as "
+                f"{role}_gpu_memory_mb=2048, or leave it out to let memory grow."
+            )
+    if data_gpu is None and model_gpu is None:
+        pair, reason = _choose(gpus)
+    else:
+        pair, reason = _check(data_gpu, model_gpu, gpus), "as asked"
+    for role, index in zip(limits, pair, strict=True):
+        if limits[role] is not None and index is None:
+            raise ValueError(
+                f"{role}_gpu_memory_mb={limits[role]} was given, but the {role} device is a CPU "
+                f"({reason}) and TensorFlow limits memory on GPUs only: leave the limit out."
+            )
+    _check_not_configured(data_gpu, model_gpu, [gpus[i] for i in pair if i is not None])
+
+    if pair == (None, None):
+        _split_host_cpu()
+    else:
+        _set_visible_and_memory(gpus, pair, tuple(limits.values()))
+    devices = Devices(
+        *(_describe(role, gpus, pair, limits[role]) for role in ("data", "model")), reason
+    )
+    logging.info("%s", devices)
+    return devices
+
+
+def gpu_name(gpu: tf.config.PhysicalDevice) -> str:
+    """What the hardware calls itself."""
+    if emulation.started():
+        return "emulated GPU"
+    return tf.config.experimental.get_device_details(gpu).get("device_name", "unnamed GPU")
+
+
+def runtime_started() -> bool:
+    """Whether TensorFlow's runtime runs, after which its devices cannot be changed."""
+    visible = tf.config.get_visible_devices()
+    try:
+        tf.config.set_visible_devices([])
+    except RuntimeError:
+        return True
+    tf.config.set_visible_devices(visible)
+    return False
+
+
+def _choose(gpus):
+    """The pair of physical GPU indices (None for a CPU) when none were named, and why these."""
+    visible = [gpus.index(gpu) for gpu in tf.config.get_visible_devices("GPU")]
+    if not visible:
+        return (None, None), "two logical CPUs because TensorFlow sees no GPU"
+    if len(visible) == 1:
+        return (None, visible[0]), "data on the host CPU because TensorFlow sees one GPU"
+    first_two = tuple(sorted(visible)[:2])
+    if len(visible) == 2:
+        return first_two, "the two GPUs there are"
+    if emulation.started():
+        return first_two, f"the first two of {len(visible)}: emulated links are all alike"
+    try:
+        known = topology.read_topology()
+        pair = known.best_pair(visible)
+    except (topology.UnknownTopologyError, IndexError) as unknown:
+        return first_two, f"the first two of {len(visible)}: topology unknown, {unknown}"
+    return pair, f"the pair of {len(visible)} with the best link, {known.link(*pair)}"
+
+
+def _check(data_gpu, model_gpu, gpus):
+    """The named pair, once it is known to exist."""
+    asked = f"data_gpu={data_gpu}, model_gpu={model_gpu}"
+    otherwise = "or leave both out to have the devices chosen"
+    if len(gpus) < 2:
+        why = topology.why_gpus_are_missing(len(gpus))
+        raise ValueError(
+            f"{asked} asks for two GPUs, but TensorFlow sees {_count(gpus)} ({why}): leave both "
+            "out to use what there is, or emulate a pair with EMULATED_GPUS=2 in the environment."
+        )
+    if data_gpu is None or model_gpu is None:
+        missing = "data_gpu" if data_gpu is None else "model_gpu"
+        raise ValueError(
+            f"{asked} names one GPU and not the other, and TensorFlow sees {_count(gpus)}: give "
+            f"{missing} as well, {otherwise}."
+        )
+    for name, index in (("data_gpu", data_gpu), ("model_gpu", model_gpu)):
+        if not 0 <= index < len(gpus):
+            hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+            renumbered = f", which CUDA_VISIBLE_DEVICES={hidden} renumbers" if hidden else ""
+            raise ValueError(
+                f"{name}={index} does not exist: TensorFlow sees {_count(gpus)}{renumbered}; name "
+                f"two of them, {otherwise}."
+            )
+    if data_gpu == model_gpu:
+        raise ValueError(
+            f"{asked} names the same GPU twice, and TensorFlow sees {_count(gpus)}: name two "
+            f"different ones, {otherwise}."
+        )
+    return data_gpu, model_gpu
+
+
+def _count(gpus):
+    if not gpus:
+        return "no GPU"
+    return "one GPU, 0" if len(gpus) == 1 else f"{len(gpus)} GPUs, 0 to {len(gpus) - 1}"
+
+
+def _check_not_configured(data_gpu, model_gpu, chosen):
+    if runtime_started():
+        raise RuntimeError(
+            f"configure_devices(data_gpu={data_gpu}, model_gpu={model_gpu}) came after "
+            "TensorFlow's runtime had started, and devices are fixed from then on: the first "
+            "tensor, variable, dataset, Keras layer or tf.config.list_logical_devices() starts "
+            "it, so call configure_devices before any of them, first thing in the program."
+        )
+    for gpu in chosen:
+        if tf.config.get_logical_device_configuration(gpu) is not None:
+            raise RuntimeError(
+                f"{gpu.name} has a logical device configuration already, and TensorFlow cannot "
+                "take it back: configure_devices sets memory itself, so call it once and leave "
+                "out tf.config.set_logical_device_configuration for GPUs."
+            )
+
+
+def _split_host_cpu():
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if len(tf.config.get_logical_device_configuration(cpu) or ()) < 2:
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+        )
+
+
+def _set_visible_and_memory(gpus, pair, limits):
+    limit_of = {
+        index: limit for index, limit in zip(pair, limits, strict=True) if index is not None
+    }
+    tf.config.set_visible_devices([gpus[index] for index in sorted(limit_of)], "GPU")
+    for index, limit in limit_of.items():
+        if limit is None or emulation.started():
+            tf.config.experimental.set_memory_growth(gpus[index], True)
+        else:
+            configuration = tf.config.LogicalDeviceConfiguration(memory_limit=limit)
+            tf.config.set_logical_device_configuration(gpus[index], [configuration])
+        if limit is not None and emulation.started():
+            emulation.set_memory_limit(index, limit)
+    # TensorFlow forgets the growth asked for above as soon as any device, a CPU as well, has a
+    # logical configuration; the variable is the documented way to have it nevertheless.
+    split = any(
+        tf.config.get_logical_device_configuration(device) is not None
+        for device in tf.config.list_physical_devices()
+    )
+    if split and None in limit_of.values():
+        os.environ.setdefault(GROWTH_VARIABLE, "true")
+
+
+def _describe(role, gpus, pair, limit):
+    index = pair[role == "model"]
+    if index is None:
+        if pair == (None, None):
+            logical = f"CPU:{int(role == 'model')}"
+            return Device(role, logical, 0, "logical CPU", "host memory")
+        return Device(role, "CPU:0", 0, "host CPU", "host memory")
+    # TensorFlow numbers the visible GPUs in physical order, whichever was named first.
+    logical = f"GPU:{sorted(i for i in pair if i is not None).index(index)}"
+    grows = os.environ.get(GROWTH_VARIABLE) != "false"
+    if limit is None:
+        memory = "memory grows" if grows else f"all memory, by {GROWTH_VARIABLE}=false"
+    else:
+        memory = f"memory limited to {limit} MB"
+    return Device(role, logical, index, gpu_name(gpus[index]), memory)

@@ -1,0 +1,163 @@
+"""configure_devices on four, one and no emulated GPUs.
+
+Devices are fixed when TensorFlow's runtime starts, so each layout needs a process of its own; a
+refused call changes nothing, so all refusals share one.
+"""
+
+import json
+
+import pytest
+
+START = """
+import json, os
+import tensorflow as tf
+from dual_device_strategy import devices, emulation
+from dual_device_strategy.devices import configure_devices
+
+def told(*arguments, **limits):
+    try:
+        return str(configure_devices(*arguments, **limits))
+    except (ValueError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+if GPUS:
+    emulation.start(gpus=GPUS, memory_mb=64)
+"""
+
+
+@pytest.fixture
+def answers(run_python):
+    """Runs a snippet with so many emulated GPUs and returns the JSON of its last line."""
+
+    def run(gpus, snippet, **environment):
+        done = run_python(f"GPUS = {gpus}\n{START}\n{snippet}", **environment)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def test_every_mistake_says_what_was_asked_what_exists_and_what_to_do(answers):
+    said = answers(
+        4,
+        """
+said = {
+    "one": told(1),
+    "other": told(model_gpu=1),
+    "range": told(0, 4),
+    "negative": told(-1, 0),
+    "twice": told(2, 2),
+    "limit": told(0, 1, data_gpu_memory_mb=0),
+    "unchanged": len(tf.config.get_visible_devices("GPU")),
+}
+os.environ["CUDA_VISIBLE_DEVICES"] = "4,5,6,7"
+said["renumbered"] = told(4, 5)
+tf.constant(0)
+said["late"] = told(0, 1)
+print(json.dumps(said))
+""",
+    )
+    assert said["one"] == (
+        "ValueError: data_gpu=1, model_gpu=None names one GPU and not the other, and TensorFlow "
+        "sees 4 GPUs, 0 to 3: give model_gpu as well, or leave both out to have the devices "
+        "chosen."
+    )
+    assert "give data_gpu as well" in said["other"]
+    assert said["range"] == (
+        "ValueError: model_gpu=4 does not exist: TensorFlow sees 4 GPUs, 0 to 3; name two of "
+        "them, or leave both out to have the devices chosen."
+    )
+    assert "data_gpu=-1 does not exist" in said["negative"]
+    assert "data_gpu=2, model_gpu=2 names the same GPU twice" in said["twice"]
+    assert "data_gpu_memory_mb=0 is no amount of memory" in said["limit"]
+    assert said["unchanged"] == 4
+    assert "which CUDA_VISIBLE_DEVICES=4,5,6,7 renumbers" in said["renumbered"]
+    assert said["late"].startswith("RuntimeError: configure_devices(data_gpu=0, model_gpu=1) came")
+    assert "tensor, variable, dataset" in said["late"] and "first thing" in said["late"]
+
+
+@pytest.mark.parametrize(
+    ("pair", "logical"),
+    [((2, 3), ("GPU:0", "GPU:1")), ((1, 0), ("GPU:1", "GPU:0"))],
+    ids=["2 and 3 of four", "1 and 0, reversed"],
+)
+def test_the_named_gpus_are_the_ones_at_work(answers, pair, logical):
+    result = answers(
+        4,
+        f"""
+chosen = configure_devices{pair}
+def worked(device):
+    with emulation.measure() as use, tf.device(device):
+        emulation.timed(tf.zeros([4]), ms=20).numpy()
+    return [index for index, gpu in enumerate(use) if gpu.busy > 0]
+print(json.dumps({{
+    "logical": [chosen.data_device, chosen.model_device],
+    "physical": [chosen.data.physical, chosen.model.physical],
+    "visible": [device.name for device in tf.config.list_logical_devices("GPU")],
+    "data": worked(chosen.data_device),
+    "model": worked(chosen.model_device),
+    "line": str(chosen),
+}}))
+""",
+    )
+    assert tuple(result["logical"]) == logical
+    assert tuple(result["physical"]) == pair
+    assert result["visible"] == ["/device:GPU:0", "/device:GPU:1"]
+    assert (result["data"], result["model"]) == ([pair[0]], [pair[1]])
+    assert result["line"] == (
+        f"data device {logical[0]} (physical GPU {pair[0]}, emulated GPU, memory grows); "
+        f"model device {logical[1]} (physical GPU {pair[1]}, emulated GPU, memory grows); as asked"
+    )
+
+
+def test_with_neither_named_the_first_two_emulated_gpus_are_taken(answers):
+    said = answers(3, "print(json.dumps(told()))")
+    assert said.startswith("data device GPU:0 (physical GPU 0, emulated GPU, memory grows); model")
+    assert said.endswith("; the first two of 3: emulated links are all alike")
+
+
+def test_one_gpu_trains_and_the_host_cpu_prepares(answers):
+    said = answers(
+        1,
+        """
+print(json.dumps({
+    "two": told(0, 1),
+    "limit": told(data_gpu_memory_mb=16),
+    "chosen": told(model_gpu_memory_mb=32),
+}))
+""",
+    )
+    assert said["two"].startswith(
+        "ValueError: data_gpu=0, model_gpu=1 asks for two GPUs, but TensorFlow sees one GPU, 0"
+    )
+    assert "leave both out to use what there is" in said["two"]
+    assert said["limit"].startswith(
+        "ValueError: data_gpu_memory_mb=16 was given, but the data device is a CPU"
+    )
+    assert said["chosen"] == (
+        "data device CPU:0 (physical CPU 0, host CPU, host memory); model device GPU:0 (physical "
+        "GPU 0, emulated GPU, memory limited to 32 MB); data on the host CPU because TensorFlow "
+        "sees one GPU"
+    )
+
+
+def test_without_gpus_importing_starts_nothing_and_two_logical_cpus_are_made(answers):
+    result = answers(
+        0,
+        """
+import dual_device_strategy, dual_device_strategy.command, dual_device_strategy.topology
+result = {"started by import": devices.runtime_started()}
+result["two"] = told(0, 1)
+result["chosen"] = told()
+result["devices"] = [device.name for device in tf.config.list_logical_devices()]
+result["started"] = devices.runtime_started()
+print(json.dumps(result))
+""",
+    )
+    assert not result["started by import"]
+    assert "asks for two GPUs, but TensorFlow sees no GPU" in result["two"]
+    assert result["chosen"].startswith(
+        "data device CPU:0 (physical CPU 0, logical CPU, host memory); model device CPU:1"
+    )
+    assert result["devices"] == ["/device:CPU:0", "/device:CPU:1"]
+    assert result["started"]
