@@ -5,8 +5,12 @@ refused call changes nothing, so all refusals share one.
 """
 
 import json
+import os
+from pathlib import Path
 
 import pytest
+
+HERE = Path(__file__).parent
 
 START = """
 import json, os
@@ -114,6 +118,65 @@ def test_with_neither_named_the_first_two_emulated_gpus_are_taken(answers):
     said = answers(3, "print(json.dumps(told()))")
     assert said.startswith("data device GPU:0 (physical GPU 0, emulated GPU, memory grows); model")
     assert said.endswith("; the first two of 3: emulated links are all alike")
+
+
+# What real GPUs would be given, read back from TensorFlow's configuration: emulated GPUs stand in,
+# and the code under test is told that they are not emulated.
+AS_IF_REAL = "emulation.started = lambda: False\ngpus = tf.config.list_physical_devices('GPU')\n"
+
+
+def test_a_limit_on_one_gpu_keeps_growth_on_the_other(answers):
+    result = answers(
+        2,
+        AS_IF_REAL
+        + """
+result = {"line": told(0, 1, data_gpu_memory_mb=32)}
+result["limit"] = tf.config.get_logical_device_configuration(gpus[0])[0].memory_limit
+result["unlimited"] = tf.config.get_logical_device_configuration(gpus[1])
+result["growth"] = os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH")
+result["again"] = told(0, 1)
+print(json.dumps(result))
+""",
+    )
+    assert "GPU 0, EMULATED, memory limited to 32 MB)" in result["line"]
+    assert "GPU 1, EMULATED, memory grows)" in result["line"]
+    assert (result["limit"], result["unlimited"], result["growth"]) == (32, None, "true")
+    assert result["again"].startswith("RuntimeError: /physical_device:GPU:0 has a logical device")
+
+
+def test_growth_forbidden_by_the_environment_is_said(answers):
+    said = answers(2, "print(json.dumps(told()))", TF_FORCE_GPU_ALLOW_GROWTH="false")
+    assert said.count("all memory, by TF_FORCE_GPU_ALLOW_GROWTH=false") == 2
+
+
+def test_of_four_gpus_the_pair_with_the_best_link_is_chosen_in_tensorflows_numbering(answers):
+    layout = {"gpus": ["NVIDIA A"] * 5, "links": {"2-4": "nvlink"}}
+    result = answers(
+        4,
+        AS_IF_REAL
+        + """
+from dual_device_strategy import topology
+topology.cuda_bus_ids = lambda: [f"0000:{index + 1}0:00.0" for index in (4, 3, 2, 1)]
+result = {"linked": told()}
+os.environ["FAKE_NVML"] = '{"gpus": ["NVIDIA A"]}'
+tf.config.set_visible_devices(gpus, "GPU")
+result["unmatched"] = told()
+tf.config.set_visible_devices(gpus[2:], "GPU")
+result["left visible"] = told()
+print(json.dumps(result))
+""",
+        FAKE_NVML=json.dumps(layout),
+        PYTHONPATH=os.pathsep.join([str(HERE / "fake_driver"), str(HERE.parent.parent)]),
+    )
+    assert "data device GPU:0 (physical GPU 0," in result["linked"]
+    assert "model device GPU:1 (physical GPU 2," in result["linked"]
+    assert result["linked"].endswith("the pair of 4 with the best link, NVLink")
+    assert "(physical GPU 0," in result["unmatched"] and "(physical GPU 1," in result["unmatched"]
+    assert result["unmatched"].endswith(
+        "the first two of 4: topology unknown, nvidia-ml-py lists no GPU at PCI address "
+        "0000:50:00.0, 0000:40:00.0, 0000:30:00.0, 0000:20:00.0"
+    )
+    assert result["left visible"].endswith("the two GPUs there are")
 
 
 def test_one_gpu_trains_and_the_host_cpu_prepares(answers):
