@@ -1,0 +1,97 @@
+"""The only place where this package touches private parts of TensorFlow.
+
+Everything a new TensorFlow release could move is named here, and nowhere else.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+from tensorflow.python.data.ops import optional_ops
+from tensorflow.python.data.util import structure
+from tensorflow.python.distribute import (
+    collective_util,
+    device_util,
+    distribute_lib,
+    input_lib,
+    mirrored_strategy,
+    one_device_strategy,
+)
+from tensorflow.python.eager import context
+from tensorflow.python.framework import load_library, type_utils
+
+DistributedDataset = input_lib.DistributedDataset
+DistributedDatasetSpec = input_lib.DistributedDatasetSpec
+DistributedIterator = input_lib.DistributedIterator
+DistributedIteratorSpec = input_lib.DistributedIteratorSpec
+InputWorkers = input_lib.InputWorkers
+OneDeviceExtended = one_device_strategy.OneDeviceExtended
+enter_or_assert_strategy = distribute_lib.enter_or_assert_strategy
+host_of = device_util.get_host_for_device
+resolve_device = device_util.resolve
+flat_types = structure.get_flat_tensor_types
+flat_shapes = structure.get_flat_tensor_shapes
+from_flat = structure.from_compatible_tensor_list
+
+
+def mark_full_type(tensors: Sequence[tf.Tensor], spec) -> None:
+    """Tells a RemoteCall what is in its variants, so that strings in them stay in host memory."""
+    full_type = type_utils.fulltype_list_to_product(type_utils.fulltypes_for_flat_tensors(spec))
+    for tensor in tensors:
+        tensor.op.experimental_set_type(full_type)
+
+
+def optional_of(variant: tf.Tensor, spec) -> tf.experimental.Optional:
+    return optional_ops._OptionalImpl(variant, spec)
+
+
+def variant_of(dataset_or_optional) -> tf.Tensor:
+    return dataset_or_optional._variant_tensor
+
+
+def inputs_of(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
+    return dataset._inputs()
+
+
+def traced_map_function(dataset: tf.data.Dataset) -> tf.types.experimental.ConcreteFunction:
+    """The function of a `map`, over the flat tensors of an element."""
+    return dataset._map_func.function
+
+
+def count_of(dataset: tf.data.Dataset) -> tf.Tensor:
+    """The argument of a `take`, `skip` or `repeat`."""
+    return dataset._count
+
+
+def buffer_size_of(dataset: tf.data.Dataset) -> int:
+    """The argument of a `prefetch`; AUTOTUNE if it is only known when the program runs."""
+    size = tf.get_static_value(dataset._buffer_size)
+    return tf.data.AUTOTUNE if size is None else int(size)
+
+
+# ---- for the emulated GPUs (dual_device_strategy/emulation) ----
+
+
+def load_pluggable_device_library(path: str) -> None:
+    load_library.load_pluggable_device_library(path)
+
+
+def runtime_started() -> bool:
+    """Whether TensorFlow's runtime runs, and its devices are settled."""
+    return context.context()._context_handle is not None
+
+
+def mirror_without_nccl() -> None:
+    """Makes MirroredStrategy's default, which is NCCL on GPUs, the implementation without it."""
+    extended = mirrored_strategy.MirroredExtended
+    original = extended._make_collective_ops_with_fallbacks
+
+    def make_collective_ops(self):
+        self._communication_options = collective_util.Options(
+            implementation=collective_util.CommunicationImplementation.RING
+        )
+        return original(self)
+
+    extended._make_collective_ops_with_fallbacks = make_collective_ops
+
+
+# ---- end of the block for the emulated GPUs ----

@@ -1,0 +1,46 @@
+"""Emulated GPUs: any TensorFlow program sees /GPU:0 and /GPU:1 on a machine that has none.
+
+    from dual_device_strategy import emulation
+
+    emulation.start(gpus=2, memory_mb=[2048, 1024], gbps=16)  # before TensorFlow's runtime runs
+    with emulation.measure() as use:
+        with tf.device("/GPU:1"):
+            y = emulation.timed(tf.ones([1000]), ms=20)  # keeps GPU:1 computing for 20 ms
+        y.numpy()
+    print(use[1].busy, use[1].bytes_in, use[1].memory_peak)
+
+What the figures mean. Each device has memory of its own with a limit, streams that run beside the
+host and each other, and links whose transfers take as long as their bandwidth and latency say.
+So overlap, stalls, memory and placement are what a machine with such devices would show.
+
+What they do not mean. Ordinary ops compute, with the results of TensorFlow's CPU kernels, on the
+host's cores and in the host's time, and hold the thread that calls them: no figure says how fast
+a GPU would compute. Give the stages of a program their times with timed().
+
+Not emulated: cuDNN, NCCL and XLA (Keras and MirroredStrategy are steered to what they use without
+them; jit_compile=True in a tf.function fails), channels-first convolutions, the fragmentation of
+device memory, unified memory. set_memory_growth changes nothing: a device takes what it uses.
+"""
+
+from dual_device_strategy.emulation.measuring import DeviceUse, Measurement, measure, stats
+from dual_device_strategy.emulation.starting import (
+    Emulation,
+    active,
+    set_memory_limit,
+    start,
+    start_from_environment,
+)
+from dual_device_strategy.emulation.timing import timed
+
+__all__ = [
+    "DeviceUse",
+    "Emulation",
+    "Measurement",
+    "active",
+    "measure",
+    "set_memory_limit",
+    "start",
+    "start_from_environment",
+    "stats",
+    "timed",
+]

@@ -1,0 +1,68 @@
+#include "machine.h"
+
+#include <algorithm>
+
+#include "stream.h"
+
+namespace emulated_gpu {
+
+Duration Account::Read() const {
+  const Time now = Clock::now();
+  std::lock_guard<std::mutex> lock(mutex_);
+  Duration total = closed_;
+  for (const Span& span : open_) {
+    total += std::max(Duration(0), std::min(now, span.end) - span.begin);
+  }
+  return total;
+}
+
+Device::Device(int ordinal, int64_t memory_limit)
+    : bus_id("0000:00:0" + std::to_string(ordinal + 1) + ".0"),
+      memory(memory_limit) {}
+
+void Device::Drain() {
+  // Outside the lock: a task may itself create or destroy a stream.
+  std::set<std::shared_ptr<SP_Stream_st>> waited;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    waited = streams;
+  }
+  for (const auto& stream : waited) stream->Drain();
+}
+
+Machine& Machine::Get() {
+  static Machine* machine = new Machine;
+  return *machine;
+}
+
+void Machine::Configure(const std::vector<int64_t>& memory_limits,
+                        double gigabytes_per_second, double latency_us) {
+  for (int64_t limit : memory_limits) {
+    devices_.push_back(std::make_unique<Device>(device_count(), limit));
+  }
+  seconds_per_byte_ = 1e-9 / gigabytes_per_second;
+  latency_ = 1e-6 * latency_us;
+}
+
+Device* Machine::Owner(const void* address) {
+  for (const auto& device : devices_) {
+    if (device->memory.Owns(address)) return device.get();
+  }
+  return nullptr;
+}
+
+// A link carries one transfer at a time in each direction, and a transfer
+// between two devices crosses the sender's and the receiver's link.
+Account::Span Machine::Book(Device* from, Device* to, uint64_t bytes,
+                            Time earliest) {
+  std::lock_guard<std::mutex> lock(links_);
+  Time begin = earliest;
+  if (from != nullptr) begin = std::max(begin, from->out_free_at);
+  if (to != nullptr) begin = std::max(begin, to->in_free_at);
+  const Time end = begin + Seconds(latency_ + bytes * seconds_per_byte_);
+  if (from != nullptr) from->out_free_at = end;
+  if (to != nullptr) to->in_free_at = end;
+  return {begin, end};
+}
+
+}  // namespace emulated_gpu
