@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import optional_ops
 from tensorflow.python.data.util import structure
 from tensorflow.python.distribute import (
-    collective_util,
+    cross_device_ops,
     device_util,
     distribute_lib,
     input_lib,
@@ -81,15 +81,18 @@ def runtime_started() -> bool:
 
 
 def mirror_without_nccl() -> None:
-    """Makes MirroredStrategy's default, which is NCCL on GPUs, the implementation without it."""
+    """Makes MirroredStrategy's default on GPUs, which is NCCL, reduction on one of them.
+
+    Not TensorFlow's ring: its second use in a process fails on a name the first has taken.
+    """
     extended = mirrored_strategy.MirroredExtended
     original = extended._make_collective_ops_with_fallbacks
 
     def make_collective_ops(self):
-        self._communication_options = collective_util.Options(
-            implementation=collective_util.CommunicationImplementation.RING
-        )
-        return original(self)
+        collective_ops = original(self)
+        if all("gpu" in device.lower() for device in self._devices):
+            return cross_device_ops.ReductionToOneDevice()
+        return collective_ops
 
     extended._make_collective_ops_with_fallbacks = make_collective_ops
 

@@ -19,13 +19,13 @@ namespace {
 using namespace tensorflow;  // NOLINT: this file is all about its classes
 
 // TensorFlow's graph optimizers would merge two equal calls, and compute one
-// with constant inputs while they optimize.  Those of them that ask for more
-// than statefulness leave an op alone whose name speaks of a queue.  Calling it
-// stateful instead would keep TensorFlow from running two of them at the same
-// time on two devices, because a function runs its stateful ops in order.
-constexpr char kOp[] = "TimedOnDeviceQueue";
+// with constant inputs while they optimize.  They leave an op alone whose name
+// says that it works in place.  Calling it stateful instead would keep
+// TensorFlow from running two of them at the same time on two devices, because
+// a function runs its stateful ops in order.
+constexpr char kOp[] = "TimedInPlace";
 
-REGISTER_OP("TimedOnDeviceQueue")
+REGISTER_OP("TimedInPlace")
     .Input("tensors: T")
     .Input("ms: float")
     .Output("same: T")

@@ -24,10 +24,10 @@ def timed(x, ms):
     leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(x)]
     if not leaves:
         raise ValueError(f"timed() needs a tensor to hold, got {x!r}")
-    held = ops.timed_on_device_queue(tensors=leaves, ms=tf.cast(ms, tf.float32))
+    held = ops.timed_in_place(tensors=leaves, ms=tf.cast(ms, tf.float32))
     return tf.nest.pack_sequence_as(x, held)
 
 
-@tf.RegisterGradient("TimedOnDeviceQueue")
+@tf.RegisterGradient("TimedInPlace")
 def _gradient(op, *gradients):
     return [*gradients, None]
