@@ -1,0 +1,164 @@
+"""What `experimental_distribute_dataset` returns: TensorFlow's classes over staged batches."""
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.front_end import split
+from dual_device_strategy.staging import component_specs, stage
+
+
+class StagedIterator(compat.DistributedIterator):
+    """An iterator over staged batches; usable eagerly, and as an argument of a tf.function."""
+
+    def __init__(
+        self,
+        input_workers,
+        element_spec,
+        strategy,
+        options=None,
+        cardinality=tf.data.UNKNOWN_CARDINALITY,
+        iterator=None,
+    ):
+        super().__init__(
+            input_workers=input_workers,
+            components=[iterator],
+            element_spec=element_spec,
+            strategy=strategy,
+            cardinality=cardinality,
+            options=options,
+        )
+        self._spec = StagedIteratorSpec(
+            input_workers, element_spec, strategy, options, cardinality, False
+        )
+
+    def get_next(self, name=None):
+        del name
+        if tf.distribute.has_strategy():
+            with compat.enter_or_assert_strategy(self._strategy):
+                if tf.distribute.get_replica_context() is not None:
+                    raise ValueError(
+                        "next(iterator) was called inside the function given to strategy.run(); "
+                        "call it outside: strategy.run(step, args=(next(iterator),))"
+                    )
+        return self._packed(self._iterators[0].get_next())
+
+    def get_next_as_optional(self):
+        optional = self._iterators[0].get_next_as_optional()
+        if all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(self._element_spec)):
+            return compat.optional_of(compat.variant_of(optional), self._element_spec)
+        return tf.cond(
+            optional.has_value(),
+            lambda: tf.experimental.Optional.from_value(self._packed(optional.get_value())),
+            lambda: tf.experimental.Optional.empty(self._element_spec),
+        )
+
+    def _packed(self, flat):
+        if isinstance(self._element_spec, tf.TensorSpec):
+            return flat[0]
+        return tf.nest.pack_sequence_as(self._element_spec, list(flat), expand_composites=True)
+
+    @property
+    def _type_spec(self):
+        return self._spec
+
+
+class StagedIteratorSpec(compat.DistributedIteratorSpec):
+    """Type of a `StagedIterator`."""
+
+    @property
+    def value_type(self):
+        return StagedIterator
+
+    @property
+    def _component_specs(self):
+        return [tf.data.IteratorSpec(component_specs(self._element_spec))]
+
+    def _from_components(self, components):
+        return StagedIterator(
+            self._input_workers,
+            self._element_spec,
+            self._strategy,
+            self._options,
+            self._cardinality,
+            components[0],
+        )
+
+    @staticmethod
+    def from_value(value):
+        return value._type_spec
+
+
+class StagedDataset(compat.DistributedDataset):
+    """A dataset whose batches are prepared on the data device and wait on the model device.
+
+    Like TensorFlow's own distributed datasets it can be iterated any number of times, eagerly
+    or in a tf.function, has `element_spec`, `cardinality` and `reduce`, and Keras takes it.
+    """
+
+    def __init__(self, strategy, dataset, options=None):
+        extended = strategy.extended
+        host, front_end, spec = split(dataset, extended.data_device)
+        workers = extended._input_workers_with_options(options)
+        super().__init__(workers, strategy, host, options=options)
+        self._element_spec = spec
+        self._cloned_datasets = [
+            stage(
+                self._cloned_datasets[0],
+                front_end,
+                spec,
+                extended.data_device,
+                workers.compute_devices_for_worker(0)[0],
+                *extended.slot_counts(options),
+            )
+        ]
+
+    def __iter__(self):
+        with tf.device(self._input_workers.compute_devices_for_worker(0)[0]):
+            iterator = iter(self._cloned_datasets[0])
+        return StagedIterator(
+            self._input_workers,
+            self._element_spec,
+            self._strategy,
+            self._options,
+            self._cardinality,
+            iterator,
+        )
+
+    @property
+    def _type_spec(self):
+        return StagedDatasetSpec(
+            self._input_workers,
+            self._element_spec,
+            self._strategy,
+            self._options,
+            self._cardinality,
+            False,
+        )
+
+
+class StagedDatasetSpec(compat.DistributedDatasetSpec):
+    """Type of a `StagedDataset`."""
+
+    @property
+    def value_type(self):
+        return StagedDataset
+
+    @property
+    def _component_specs(self):
+        return [tf.data.DatasetSpec(component_specs(self._element_spec))]
+
+    def _from_components(self, components):
+        dataset = StagedDataset.__new__(StagedDataset)
+        dataset._input_workers = self._input_workers
+        dataset._element_spec = self._element_spec
+        dataset._strategy = self._strategy
+        dataset._options = self._options
+        dataset._cardinality = self._cardinality
+        dataset._enable_get_next_as_optional = False
+        dataset._cloned_datasets = components
+        dataset._built = True
+        return dataset
+
+    @staticmethod
+    def from_value(value):
+        return value._type_spec

@@ -1,0 +1,229 @@
+"""DataModelSplitStrategy: batches are prepared on one device while another one trains."""
+
+import contextlib
+import threading
+
+import tensorflow as tf
+from absl import logging
+
+from dual_device_strategy import compat
+from dual_device_strategy.distributed import StagedDataset
+
+
+class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
+    """Trains on one device; input iterators and feature extraction live on another.
+
+    Made for two GPUs and an input pipeline that keeps the first one waiting:
+
+    >>> strategy = DataModelSplitStrategy("CPU:1", "CPU:2")     # or "GPU:0", "GPU:1"
+    >>> with strategy.scope():
+    ...     weight = tf.Variable(2.0)                           # on the model device
+    ...     with data_scope():
+    ...         scale = tf.Variable(0.5)                        # on the data device
+    >>> weight.device, scale.device
+    ('/job:localhost/replica:0/task:0/device:CPU:2', '/job:localhost/replica:0/task:0/device:CPU:1')
+
+    What `on_data_device` is given runs on the data device, one batch ahead of the step:
+
+    >>> dataset = tf.data.Dataset.range(8).batch(4)
+    >>> dataset = dataset.apply(on_data_device(lambda x: scale * tf.cast(x, tf.float32)))
+    >>> @tf.function
+    ... def train_step(batch):
+    ...     return tf.reduce_sum(weight * batch)
+    >>> for batch in strategy.experimental_distribute_dataset(dataset):
+    ...     print(strategy.run(train_step, args=(batch,)).numpy())
+    6.0
+    22.0
+
+    Keras `fit`, `evaluate` and `predict` distribute their datasets in the same way.  The same
+    script runs under `MirroredStrategy`, `OneDeviceStrategy` or no strategy: there the function
+    is an ordinary `map` on the host and `data_scope()` changes nothing.  There is one replica;
+    the data device is not one.
+
+    A batch passes three slots: PREPARING on the data device, READY on the model device,
+    TRAINING.  No more than `slots` batches exist beyond the host.  With two slots there is no
+    READY one, and a step waits for the copy of its batch.
+
+    What it sets on a dataset, where the user's own `tf.data.Options` say nothing:
+
+    * `threading.private_threadpool_size`, for the host pipeline: the number of cores.  The
+      stages have threads of their own; so neither ever waits for the other's.
+    * On the two device stages: no autotuning, no injected prefetch and no other rewriting,
+      because every buffer there is a slot.
+
+    Nothing is set for the order of elements or for determinism.
+
+    `tf.distribute.InputOptions`: `experimental_fetch_to_device=False` leaves the batches on the
+    host of the model device.  `experimental_per_replica_buffer_size`, if it is not 1 (the
+    default of TensorFlow), is the number of READY slots for that dataset; 0 also stops the data
+    device from working ahead.  `PER_REPLICA` and `experimental_place_dataset_on_device` are
+    refused: there is one replica, and datasets are on the host.
+
+    Args:
+      data_device: where input iterators and feature extraction live, such as "GPU:0".
+      model_device: where variables live and steps run, such as "GPU:1".  With neither given:
+        GPU:0 and GPU:1; with one GPU the host and GPU:0; without any, the first two logical
+        CPUs.  The choice is logged.
+      slots: at most so many batches exist beyond the host, at least 2.
+      warm_up: fill the READY slots before the first batch is handed out.
+    """
+
+    def __init__(
+        self,
+        data_device: str | None = None,
+        model_device: str | None = None,
+        *,
+        slots: int = 3,
+        warm_up: bool = False,
+    ):
+        if isinstance(slots, bool) or not isinstance(slots, int) or slots < 2:
+            raise ValueError(
+                "slots must be a whole number of at least 2 (one batch preparing, one training), "
+                f"got slots={slots!r}"
+            )
+        data_device, model_device = _devices(data_device, model_device)
+        # Not OneDeviceStrategy.__init__, which makes an extended of its own.  Being a kind of
+        # OneDeviceStrategy is what libraries look for in a strategy with a single replica.
+        tf.distribute.Strategy.__init__(
+            self, SplitExtended(self, data_device, model_device, slots, bool(warm_up))
+        )
+
+
+class SplitExtended(compat.OneDeviceExtended):
+    """The one replica is on the model device; the data device feeds it."""
+
+    def __init__(self, strategy, data_device, model_device, slots, warm_up):
+        super().__init__(strategy, model_device)
+        self.data_device = data_device
+        self.slots = slots
+        self.warm_up = warm_up
+        self._scopes = threading.local()
+
+    @contextlib.contextmanager
+    def data_scope(self):
+        before = getattr(self._scopes, "on_data_device", False)
+        self._scopes.on_data_device = True
+        try:
+            yield
+        finally:
+            self._scopes.on_data_device = before
+
+    def _create_variable(self, next_creator, **kwargs):
+        if getattr(self._scopes, "on_data_device", False) and kwargs.get("colocate_with") is None:
+            kwargs.pop("colocate_with", None)
+            with tf.device(self.data_device):
+                return next_creator(**kwargs)
+        return super()._create_variable(next_creator, **kwargs)
+
+    def _experimental_distribute_dataset(self, dataset, options):
+        _check(options)
+        return StagedDataset(self._container_strategy(), dataset, options)
+
+    def _distribute_datasets_from_function(self, dataset_fn, options):
+        _check(options)
+        with tf.device(compat.host_of(self.data_device)):
+            dataset = dataset_fn(tf.distribute.InputContext())
+        return StagedDataset(self._container_strategy(), dataset, options)
+
+    def _input_workers_with_options(self, options=None):
+        target = self._device
+        if options is not None and not options.experimental_fetch_to_device:
+            target = self._input_device
+        return compat.InputWorkers([(compat.host_of(self.data_device), (target,))])
+
+    def slot_counts(self, options) -> tuple[int, int]:
+        """How many batches may wait on the data device and on the model device."""
+        ready = self.slots - 2
+        if options is not None and options.experimental_per_replica_buffer_size != 1:
+            ready = options.experimental_per_replica_buffer_size
+            return min(ready, 1), ready
+        return 1, ready
+
+
+@contextlib.contextmanager
+def data_scope():
+    """Variables made in this scope live on the data device of the strategy in whose scope it is.
+
+        with strategy.scope():
+            with data_scope():
+                front_end_net = ...
+
+    Under any other strategy, or none, it changes nothing.
+    """
+    extended = tf.distribute.get_strategy().extended
+    with extended.data_scope() if isinstance(extended, SplitExtended) else contextlib.nullcontext():
+        yield
+
+
+def _check(options: tf.distribute.InputOptions | None) -> None:
+    if options is None:
+        return
+    if options.experimental_replication_mode != tf.distribute.InputReplicationMode.PER_WORKER:
+        raise NotImplementedError(
+            "InputOptions.experimental_replication_mode=PER_REPLICA was asked for, but "
+            "DataModelSplitStrategy has one replica; leave it at PER_WORKER"
+        )
+    if options.experimental_place_dataset_on_device:
+        raise ValueError(
+            "InputOptions.experimental_place_dataset_on_device=True was asked for, but datasets "
+            "are on the host; for work on the data device use dataset.apply(on_data_device(fn))"
+        )
+    if options.experimental_per_replica_buffer_size < 0:
+        raise ValueError(
+            "InputOptions.experimental_per_replica_buffer_size must be at least 0, got "
+            f"{options.experimental_per_replica_buffer_size}"
+        )
+
+
+def _devices(data_device, model_device) -> tuple[str, str]:
+    """The two devices by their full names: those asked for, or the best there are."""
+    gpus = tf.config.list_logical_devices("GPU")
+    cpus = tf.config.list_logical_devices("CPU")
+    if (data_device is None) != (model_device is None):
+        missing = "model_device" if model_device is None else "data_device"
+        raise ValueError(
+            f"data_device={data_device!r} and model_device={model_device!r}: {missing} is missing; "
+            f"name both, or neither to have them chosen from {_names(gpus + cpus)}"
+        )
+    if data_device is None:
+        pair = (gpus if len(gpus) > 1 else cpus[:1] + gpus if gpus else cpus)[:2]
+        data_device, model_device = (device.name for device in (pair * 2)[:2])
+        origin = "chosen"
+    else:
+        origin = "asked for"
+    data_device = _existing("data_device", data_device, gpus + cpus)
+    model_device = _existing("model_device", model_device, gpus + cpus)
+    logging.info(
+        "DataModelSplitStrategy: data device %s, model device %s (%s)",
+        _short(data_device),
+        _short(model_device),
+        origin,
+    )
+    if data_device == model_device:
+        logging.warning(
+            "Data device and model device are both %s: batches are staged ahead, but front end "
+            "and training will take turns",
+            _short(data_device),
+        )
+    return data_device, model_device
+
+
+def _existing(argument: str, device: str, available) -> str:
+    remedy = f"available are {_names(available)}; write for instance {argument}='CPU:0'"
+    if not isinstance(device, str):
+        raise ValueError(f"{argument} must be the name of a device, got {device!r}; {remedy}")
+    try:
+        resolved = compat.resolve_device(device)
+    except ValueError:
+        resolved = None
+    if resolved not in [compat.resolve_device(existing.name) for existing in available]:
+        raise ValueError(f"{argument}={device!r} does not exist in this process; {remedy}")
+    return resolved
+
+
+def _names(devices) -> str:
+    return ", ".join(_short(device.name) for device in devices)
+
+
+def _short(device: str) -> str:
+    return device.rsplit("device:", 1)[-1]
