@@ -6,7 +6,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy import emulation, topology
+from dual_device_strategy import compat, emulation, topology
 
 # Set, it decides for every GPU of the process whether memory grows, whatever the program asks.
 GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
@@ -132,20 +132,9 @@ def configure_devices(
 
 def gpu_name(gpu: tf.config.PhysicalDevice) -> str:
     """What the hardware calls itself."""
-    if emulation.started():
+    if emulation.active():
         return "emulated GPU"
     return tf.config.experimental.get_device_details(gpu).get("device_name", "unnamed GPU")
-
-
-def runtime_started() -> bool:
-    """Whether TensorFlow's runtime runs, after which its devices cannot be changed."""
-    visible = tf.config.get_visible_devices()
-    try:
-        tf.config.set_visible_devices([])
-    except RuntimeError:
-        return True
-    tf.config.set_visible_devices(visible)
-    return False
 
 
 def _choose(gpus):
@@ -158,7 +147,7 @@ def _choose(gpus):
     first_two = tuple(sorted(visible)[:2])
     if len(visible) == 2:
         return first_two, "the two GPUs there are"
-    if emulation.started():
+    if emulation.active():
         return first_two, f"the first two of {len(visible)}: emulated links are all alike"
     try:
         known = topology.read_topology()
@@ -207,7 +196,7 @@ def _count(gpus):
 
 
 def _check_not_configured(data_gpu, model_gpu, chosen):
-    if runtime_started():
+    if compat.runtime_started():
         raise RuntimeError(
             f"configure_devices(data_gpu={data_gpu}, model_gpu={model_gpu}) came after "
             "TensorFlow's runtime had started, and devices are fixed from then on: the first "
@@ -237,12 +226,12 @@ def _set_visible_and_memory(gpus, pair, limits):
     }
     tf.config.set_visible_devices([gpus[index] for index in sorted(limit_of)], "GPU")
     for index, limit in limit_of.items():
-        if limit is None or emulation.started():
+        if limit is None or emulation.active():
             tf.config.experimental.set_memory_growth(gpus[index], True)
         else:
             configuration = tf.config.LogicalDeviceConfiguration(memory_limit=limit)
             tf.config.set_logical_device_configuration(gpus[index], [configuration])
-        if limit is not None and emulation.started():
+        if limit is not None and emulation.active():
             emulation.set_memory_limit(index, limit)
     # TensorFlow forgets the growth asked for above as soon as any device, a CPU as well, has a
     # logical configuration; the variable is the documented way to have it nevertheless.

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 START = """
 import json, os
 import tensorflow as tf
-from dual_device_strategy import devices, emulation
+from dual_device_strategy import compat, emulation
 from dual_device_strategy.devices import configure_devices
 
 def told(*arguments, **limits):
@@ -56,6 +56,9 @@ said = {
 }
 os.environ["CUDA_VISIBLE_DEVICES"] = "4,5,6,7"
 said["renumbered"] = told(4, 5)
+said["chosen"] = told()
+os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"
+said["no growth"] = told(0, 1)
 tf.constant(0)
 said["late"] = told(0, 1)
 print(json.dumps(said))
@@ -76,6 +79,8 @@ print(json.dumps(said))
     assert "data_gpu_memory_mb=0 is no amount of memory" in said["limit"]
     assert said["unchanged"] == 4
     assert "which CUDA_VISIBLE_DEVICES=4,5,6,7 renumbers" in said["renumbered"]
+    assert said["chosen"].endswith("; the first two of 4: emulated links are all alike")
+    assert said["no growth"].count("all memory, by TF_FORCE_GPU_ALLOW_GROWTH=false") == 2
     assert said["late"].startswith("RuntimeError: configure_devices(data_gpu=0, model_gpu=1) came")
     assert "tensor, variable, dataset" in said["late"] and "first thing" in said["late"]
 
@@ -114,15 +119,48 @@ print(json.dumps({{
     )
 
 
-def test_with_neither_named_the_first_two_emulated_gpus_are_taken(answers):
-    said = answers(3, "print(json.dumps(told()))")
-    assert said.startswith("data device GPU:0 (physical GPU 0, emulated GPU, memory grows); model")
-    assert said.endswith("; the first two of 3: emulated links are all alike")
+def test_running_out_of_the_data_gpus_limit_leaves_the_model_gpu_training(answers):
+    result = answers(
+        3,
+        """
+chosen = configure_devices(2, 1, data_gpu_memory_mb=24)
+import keras
+with tf.device(chosen.model_device):
+    model = keras.Sequential([keras.layers.Dense(8), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+def train():
+    x = tf.random.stateless_normal([64, 8], (1, 2))
+    with tf.device(chosen.model_device):
+        return model.train_on_batch(x, x[:, :1])
+result = {"before": float(train()), "line": str(chosen)}
+result["limits"] = [emulation.stats(gpu).memory_limit >> 20 for gpu in range(3)]
+held = []
+try:
+    for _ in range(10):
+        with tf.device(chosen.data_device):
+            held.append(tf.zeros([4 << 20, 1]))
+        held[-1][:1].numpy()
+except tf.errors.ResourceExhaustedError:
+    result["held"] = len(held)
+result["after"] = float(train())
+with tf.device(chosen.model_device):
+    tf.zeros([10 << 20])[:1].numpy()
+del held[:]
+with tf.device(chosen.data_device):
+    result["again"] = float(tf.reduce_sum(tf.ones([1 << 20])))
+print(json.dumps(result))
+""",
+    )
+    assert "data device GPU:1 (physical GPU 2, emulated GPU, memory limited to 24" in result["line"]
+    assert result["limits"] == [64, 64, 24]
+    assert result["held"] == 1
+    assert result["after"] < result["before"]
+    assert result["again"] == 1 << 20
 
 
 # What real GPUs would be given, read back from TensorFlow's configuration: emulated GPUs stand in,
 # and the code under test is told that they are not emulated.
-AS_IF_REAL = "emulation.started = lambda: False\ngpus = tf.config.list_physical_devices('GPU')\n"
+AS_IF_REAL = "emulation.active = lambda: None\ngpus = tf.config.list_physical_devices('GPU')\n"
 
 
 def test_a_limit_on_one_gpu_keeps_growth_on_the_other(answers):
@@ -142,11 +180,6 @@ print(json.dumps(result))
     assert "GPU 1, EMULATED, memory grows)" in result["line"]
     assert (result["limit"], result["unlimited"], result["growth"]) == (32, None, "true")
     assert result["again"].startswith("RuntimeError: /physical_device:GPU:0 has a logical device")
-
-
-def test_growth_forbidden_by_the_environment_is_said(answers):
-    said = answers(2, "print(json.dumps(told()))", TF_FORCE_GPU_ALLOW_GROWTH="false")
-    assert said.count("all memory, by TF_FORCE_GPU_ALLOW_GROWTH=false") == 2
 
 
 def test_of_four_gpus_the_pair_with_the_best_link_is_chosen_in_tensorflows_numbering(answers):
@@ -209,11 +242,11 @@ def test_without_gpus_importing_starts_nothing_and_two_logical_cpus_are_made(ans
         0,
         """
 import dual_device_strategy, dual_device_strategy.command, dual_device_strategy.topology
-result = {"started by import": devices.runtime_started()}
+result = {"started by import": compat.runtime_started()}
 result["two"] = told(0, 1)
 result["chosen"] = told()
 result["devices"] = [device.name for device in tf.config.list_logical_devices()]
-result["started"] = devices.runtime_started()
+result["started"] = compat.runtime_started()
 print(json.dumps(result))
 """,
     )

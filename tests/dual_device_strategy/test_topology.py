@@ -102,7 +102,7 @@ def test_the_driver_names_itself_and_its_gpus(machine):
 
 def test_what_cannot_be_known_is_said(machine, monkeypatch):
     machine({"gpus": FOUR}, cuda_order=[0, 7])
-    with pytest.raises(topology.UnknownTopologyError, match="no GPU at PCI address 0000:80:00.0"):
+    with pytest.raises(topology.UnknownTopologyError, match=r"no GPU at PCI address 0000:80:00.0"):
         topology.read_topology()
     machine({"gpus": FOUR}, cuda_order=[])
     with pytest.raises(topology.UnknownTopologyError, match="cuInit returned error 100"):

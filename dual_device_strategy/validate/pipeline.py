@@ -1,0 +1,177 @@
+"""Section 5: a short simulated training, to see that the stages work at the same time."""
+
+import contextlib
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, data_scope, emulation, on_data_device
+from dual_device_strategy.devices import Device, Devices
+from dual_device_strategy.validate.report import Report
+
+HOST_MS, DATA_MS, MODEL_MS = 10, 20, 20
+STEPS = 40
+WARM_UP = 5
+# Taking turns would be 0, perfect overlap 1.  With stages of these lengths two slots that work
+# but never all three at once reach two thirds.
+LEAST_OVERLAP = 0.7
+_BATCH_SHAPE = (32, 8192)
+
+
+def check(report: Report, devices: Devices) -> None:
+    strategy = DataModelSplitStrategy(devices.data_device, devices.model_device)
+    _check_slots(report, strategy)
+    prepare, train = work_on(devices.data), work_on(devices.model)
+    with strategy.scope():
+        weight = tf.Variable(1.0)
+
+    @tf.function
+    def step(batch):
+        return tf.reduce_mean(train(batch, MODEL_MS)) * weight
+
+    def dataset(host_ms):
+        host = tf.data.Dataset.range(STEPS + WARM_UP).map(lambda i: _made_by_host(i, host_ms))
+        front_end = on_data_device(lambda batch: prepare(batch, DATA_MS))
+        return strategy.experimental_distribute_dataset(host.prefetch(1).apply(front_end))
+
+    def train_on(batch):
+        return float(strategy.run(step, args=(batch,)))
+
+    with tf.device("CPU:0"):
+        host_only = tf.data.Dataset.range(STEPS).map(lambda i: _made_by_host(i, HOST_MS))
+        host_ms, _ = _paced(iter(host_only), lambda batch: None)
+    data_ms, _ = _paced(iter(dataset(0)), lambda batch: batch[0, 0].numpy())
+    batch = next(iter(dataset(0)))
+    model_ms, _ = _paced(itertools.repeat(batch, STEPS + WARM_UP), train_on)
+    with _busy_shares() as busy:
+        step_ms, waiting = _paced(iter(dataset(HOST_MS)), train_on)
+
+    slowest, in_turns = max(host_ms, data_ms, model_ms), host_ms + data_ms + model_ms
+    overlap = (in_turns - step_ms) / (in_turns - slowest)
+    report.check(
+        overlap >= LEAST_OVERLAP,
+        f"{step_ms:.1f} ms a step; alone, the host takes {host_ms:.1f}, the data device "
+        f"{data_ms:.1f}, the model device {model_ms:.1f}: overlap {overlap:.0%}, "
+        f"{step_ms / slowest:.2f} x the slowest stage",
+        remedy=(
+            f"at least {LEAST_OVERLAP:.0%} is expected: run again when no other program uses "
+            "these devices or the CPU, and set no tf.device in input functions"
+        ),
+        step_ms=step_ms,
+        host_ms=host_ms,
+        data_ms=data_ms,
+        model_ms=model_ms,
+        overlap=overlap,
+    )
+    report.note(f"{waiting:.0%} of the time waiting for data", waiting=waiting)
+    if busy:
+        shares = [busy[device.physical] for device in (devices.data, devices.model)]
+        report.note(f"busy: data device {shares[0]:.0%}, model device {shares[1]:.0%}", busy=shares)
+
+
+def work_on(device: Device) -> Callable[[tf.Tensor, float], tf.Tensor]:
+    """A function (x, ms) that returns x after keeping the device busy for so many milliseconds."""
+    if device.kind == "CPU" or emulation.active():
+        return emulation.timed
+    return multiplying(device.logical)
+
+
+def multiplying(device: str) -> Callable[[tf.Tensor, float], tf.Tensor]:
+    """As `work_on`, by matrix products, whose speed on the device is measured first."""
+    with tf.device(device):
+        matrix = tf.random.stateless_normal([1024, 1024], seed=(1, 2)) / 32.0
+
+    @tf.function
+    def product(times):
+        return tf.while_loop(
+            lambda i, _: i < times, lambda i, m: (i + 1, tf.matmul(m, matrix)), (0, matrix)
+        )[1]
+
+    def seconds(times):
+        started = time.perf_counter()
+        with tf.device(device):
+            product(tf.constant(times))[0, 0].numpy()
+        return time.perf_counter() - started
+
+    times = 1
+    seconds(times)
+    while seconds(times) < 0.05:
+        times *= 2
+    per_ms = times / (1000 * statistics.median(seconds(times) for _ in range(5)))
+
+    def work(x, ms):
+        with tf.control_dependencies([product(tf.constant(max(1, round(ms * per_ms))))]):
+            return tf.identity(x)
+
+    return work
+
+
+def _check_slots(report, strategy):
+    slots = strategy.extended.slots
+    with strategy.scope(), data_scope():
+        prepared = tf.Variable(0, dtype=tf.int64)
+
+    def count(batch):
+        prepared.assign_add(1)
+        return batch
+
+    dataset = tf.data.Dataset.range(8 * slots).apply(on_data_device(count))
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    held = next(iterator)
+    used = _settled(prepared)
+    report.check(
+        used == slots,
+        f"{used} of {slots} slots in use while a step holds batch {int(held)}",
+        remedy="the strategy bounds and fills its slots by itself: report this with --json output",
+        slots=used,
+    )
+
+
+def _settled(counter):
+    """The counter's value once it has stood still for a while."""
+    seen = []
+    while len(seen) < 5 or len(set(seen[-5:])) > 1:
+        time.sleep(0.05)
+        seen.append(int(counter.numpy()))
+    return seen[-1]
+
+
+def _made_by_host(index, ms):
+    def make(index):
+        time.sleep(ms / 1000)
+        return np.full(_BATCH_SHAPE, index, np.float32)
+
+    batch = tf.numpy_function(make, [index], tf.float32)
+    batch.set_shape(_BATCH_SHAPE)
+    return batch
+
+
+def _paced(batches, work):
+    """Median milliseconds from one batch to the next, and the share spent waiting for one."""
+    paces, waits = [], []
+    before = time.perf_counter()
+    for batch in batches:
+        received = time.perf_counter()
+        work(batch)
+        after = time.perf_counter()
+        waits.append(received - before)
+        paces.append(after - before)
+        before = after
+    paces, waits = paces[WARM_UP:], waits[WARM_UP:]
+    return 1000 * statistics.median(paces), sum(waits) / sum(paces)
+
+
+@contextlib.contextmanager
+def _busy_shares():
+    """Busy share per physical GPU during the block, known afterwards, where it can be measured."""
+    shares = []
+    if not emulation.active():
+        yield shares
+        return
+    with emulation.measure() as use:
+        yield shares
+    shares.extend(gpu.busy for gpu in use)

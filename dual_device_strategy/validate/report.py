@@ -1,0 +1,79 @@
+"""The numbered report: lines that pass, fail with a remedy, or only inform."""
+
+import contextlib
+import dataclasses
+import enum
+import time
+from collections.abc import Iterator
+
+
+class Status(str, enum.Enum):
+    PASS = "PASS"
+    FAIL = "FAIL"
+    NOTE = "NOTE"
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One line of the report; `figures` are its numbers, for machines."""
+
+    number: str
+    status: Status
+    text: str
+    remedy: str
+    figures: dict
+
+
+class Report:
+    """Prints each line as it becomes known, and keeps them all."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self._section = 0
+        self._started = time.monotonic()
+
+    @contextlib.contextmanager
+    def section(self, title: str, remedy: str) -> Iterator[None]:
+        """A numbered section.  An error inside is its last line, a FAIL with this remedy."""
+        self._section += 1
+        print(f"{self._section}. {title}", flush=True)
+        try:
+            yield
+        # What can go wrong on somebody's machine is not a closed list, and the report goes on.
+        except Exception as error:
+            message = (str(error).strip() or "no message").splitlines()[0]
+            self.check(False, f"{type(error).__name__}: {message}", remedy=remedy)
+
+    def check(self, passed: bool, text: str, *, remedy: str, **figures) -> bool:
+        status = Status.PASS if passed else Status.FAIL
+        self._add(status, text, "" if passed else remedy, figures)
+        return passed
+
+    def note(self, text: str, **figures) -> None:
+        self._add(Status.NOTE, text, "", figures)
+
+    @property
+    def failed(self) -> list[str]:
+        return [line.number for line in self.lines if line.status is Status.FAIL]
+
+    def summary(self) -> str:
+        checks = sum(line.status is not Status.NOTE for line in self.lines)
+        seconds = f"{time.monotonic() - self._started:.0f} s"
+        if self.failed:
+            which = ", ".join(self.failed)
+            return f"{len(self.failed)} of {checks} checks failed in {seconds}: {which}"
+        return f"All {checks} checks passed in {seconds}."
+
+    def as_json(self) -> dict:
+        return {
+            "passed": not self.failed,
+            "lines": [dataclasses.asdict(line) for line in self.lines],
+        }
+
+    def _add(self, status, text, remedy, figures):
+        in_section = sum(line.number.startswith(f"{self._section}.") for line in self.lines)
+        number = f"{self._section}.{in_section + 1}"
+        self.lines.append(Line(number, status, text, remedy, figures))
+        print(f"   {number} {status.value}  {text}", flush=True)
+        if remedy:
+            print(f"       remedy: {remedy}", flush=True)

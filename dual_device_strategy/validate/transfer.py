@@ -1,0 +1,155 @@
+"""Section 4: bytes sent host -> data device -> model device arrive as they were, and how fast."""
+
+import statistics
+import time
+import zlib
+from collections import Counter
+
+import numpy as np
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, emulation, topology
+from dual_device_strategy.devices import Devices
+from dual_device_strategy.validate.report import Report
+
+REPEATS = 100
+BYTES = 1 << 18
+DTYPES = (
+    tf.bool,
+    tf.int8,
+    tf.uint8,
+    tf.int16,
+    tf.int32,
+    tf.int64,
+    tf.float16,
+    tf.bfloat16,
+    tf.float32,
+    tf.float64,
+    tf.complex64,
+)
+_STRIDE = 64  # bytes from one repeat's contents to the next one's, a multiple of any dtype's size
+_TIMED_BYTES = 16 << 20
+_REMEDY = (
+    "copies between these devices are not to be trusted: update the driver, switch off ACS and "
+    "IOMMU in the BIOS (they break peer-to-peer copies on some boards), or take another pair"
+)
+
+
+def check(report: Report, devices: Devices) -> None:
+    _check_contents(report, devices)
+    _note_path(report, devices)
+    _note_bandwidth(report, devices)
+
+
+def _check_contents(report, devices):
+    """Sends batches of every dtype the way that batches take, and compares what arrives."""
+    sent = {dtype.name: _random_bytes(dtype) for dtype in DTYPES}
+    strategy = DataModelSplitStrategy(devices.data_device, devices.model_device)
+    damaged, stranded = Counter(), Counter()
+    arrived = 0
+    for batch in strategy.experimental_distribute_dataset(_batches(sent)):
+        for name, tensor in batch.items():
+            window = sent[name][arrived * _STRIDE :][:BYTES]
+            received = np.ascontiguousarray(tensor.numpy()).view(np.uint8)
+            damaged[name] += zlib.crc32(received) != zlib.crc32(window)
+            stranded[name] += not tensor.backing_device.endswith(devices.model_device)
+        arrived += 1
+    report.check(
+        arrived == REPEATS,
+        f"{arrived} of {REPEATS} batches arrived by {devices.data_device} on "
+        f"{devices.model_device}, each of {len(DTYPES)} dtypes x {BYTES >> 10} KB",
+        remedy="batches were lost between the devices: report this with its log",
+        arrived=arrived,
+    )
+    for counts, wrong, right, remedy in (
+        (damaged, "with another checksum", "all checksums are equal", _REMEDY),
+        (
+            stranded,
+            f"not in the memory of {devices.model_device}",
+            f"all are in the memory of {devices.model_device}",
+            "batches wait elsewhere than where they are used: report this with its log",
+        ),
+    ):
+        bad = {name: count for name, count in counts.items() if count}
+        listed = ", ".join(f"{name} {count} times" for name, count in bad.items())
+        report.check(
+            not bad,
+            f"arrived {wrong}: {listed}" if bad else f"{', '.join(sent)}: {right}",
+            remedy=remedy,
+            wrong=bad,
+        )
+
+
+def _random_bytes(dtype):
+    generator = np.random.default_rng(dtype.as_datatype_enum)
+    return generator.integers(
+        0, 2 if dtype == tf.bool else 256, BYTES + REPEATS * _STRIDE, np.uint8
+    )
+
+
+def _batches(sent):
+    """Contents that differ from one batch to the next: an old buffer counts as damage too."""
+    with tf.device("CPU:0"):
+        pools = {
+            dtype.name: tf.constant(sent[dtype.name].view(dtype.as_numpy_dtype)) for dtype in DTYPES
+        }
+
+        def batch(index):
+            return {
+                dtype.name: tf.slice(
+                    pools[dtype.name],
+                    [index * (_STRIDE // dtype.size)],
+                    [BYTES // dtype.size],
+                )
+                for dtype in DTYPES
+            }
+
+        return tf.data.Dataset.range(REPEATS).map(batch)
+
+
+def _note_path(report, devices):
+    data, model = devices.data, devices.model
+    if data.kind != "GPU" or model.kind != "GPU":
+        path = "within host memory" if model.kind == "CPU" else "from host memory to the GPU"
+    elif emulation.active():
+        path = "emulated link between the GPUs"
+    else:
+        try:
+            peers = topology.peer_access(data.physical, model.physical)
+            path = "peer-to-peer" if peers else "through host memory, without peer access"
+        except topology.UnknownTopologyError as unknown:
+            path = f"unknown: {unknown}"
+    report.note(f"path {data.logical} -> {model.logical}: {path}", path=path)
+
+
+def _note_bandwidth(report, devices):
+    data, model = devices.data_device, devices.model_device
+    if devices.model.kind == "CPU":
+        report.note("no bandwidth to measure: logical CPUs share one memory")
+        return
+    ways = [("CPU:0", data), (data, model), (model, data)]
+    speeds = {f"{a} -> {b}": _bandwidth(a, b) for a, b in ways if a != b}
+    listed = ", ".join(f"{way} {speed:.1f}" for way, speed in speeds.items())
+    report.note(f"bandwidth in GB/s: {listed}", gbps=speeds)
+
+
+def _bandwidth(source, target):
+    """Gigabytes per second of one large copy; the median of several."""
+    seconds = []
+    for repeat in range(7):
+        # A new tensor each time: TensorFlow keeps the copies it once made of an eager tensor.
+        with tf.device(source):
+            sent = tf.fill([_TIMED_BYTES // 4], float(repeat))
+        _wait_for(sent)
+        started = time.perf_counter()
+        with tf.device(target):
+            received = tf.identity(sent)
+        _wait_for(received)
+        seconds.append(time.perf_counter() - started)
+    return _TIMED_BYTES / statistics.median(seconds) / 1e9
+
+
+def _wait_for(tensor):
+    """Returns when the device has made the tensor: a value of it can be read."""
+    with tf.device(tensor.device):
+        tensor[:1].numpy()
