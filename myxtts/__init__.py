@@ -1,0 +1,9 @@
+"""An XTTS voice-cloning trainer on TensorFlow: any speech corpus in, a voice out.
+
+Nothing in this package names a device. What shall run on the data device is given to
+`dual_device_strategy.on_data_device`; everything else runs where the strategy's scope puts it.
+"""
+
+
+class UserError(Exception):
+    """A mistake the user can mend; commands print it as one sentence and exit with code 1."""

@@ -1,0 +1,81 @@
+"""Prepares a corpus: python -m myxtts.corpus --train_data=DIR"""
+
+import sys
+
+from absl import app, flags, logging
+
+from myxtts import UserError
+from myxtts.config import PrepareConfig
+from myxtts.corpus import embedded
+from myxtts.corpus.prepare import Source, prepare
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("train_data", None, "Directory of the corpus. Without it one is made.")
+flags.DEFINE_string("format", "auto", "Corpus format, where it is not recognised by itself.")
+flags.DEFINE_string("metadata", None, "Metadata file inside the corpus, where not found by itself.")
+flags.DEFINE_string("audio_dir", None, "Folder of the audio inside the corpus, likewise.")
+flags.DEFINE_string("language", "en", "Language of clips whose metadata names none.")
+flags.DEFINE_string("speaker", None, "Speaker of clips whose metadata names none.")
+flags.DEFINE_string("prepared_dir", None, "Where to put the result; default: in the corpus.")
+flags.DEFINE_integer("workers", None, "Processes that check clips; default: one per core.")
+flags.DEFINE_float("min_seconds", 0.3, "Shorter clips are rejected.")
+flags.DEFINE_float("max_seconds", 20.0, "Longer clips are rejected.")
+flags.DEFINE_float("max_rejected", 0.2, "Largest share of bad clips to go on with.", 0.0, 1.0)
+flags.DEFINE_float("trim_silence", None, "Cut silence this many dB below the peak off the ends.")
+flags.DEFINE_float("loudness", None, "Bring every clip to this loudness, in dBFS (RMS).")
+flags.DEFINE_string("embedded_dir", "embedded_corpus", "Where the corpus is made, without data.")
+flags.DEFINE_float("embedded_minutes", 20.0, "How much speech to make.", 0.1)
+flags.DEFINE_integer("embedded_voices", 8, "How many voices to make it with.", 1)
+flags.DEFINE_list("embedded_languages", ["en"], f"Of: {', '.join(embedded.LANGUAGES)}.")
+flags.DEFINE_integer("seed", 0, "Seed of the corpus that is made.", 0)
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise UserError(f"{arguments[1]!r} is not a flag; the corpus is named with --train_data")
+    if FLAGS.train_data is None:
+        settings = embedded.EmbeddedConfig(
+            FLAGS.embedded_minutes,
+            FLAGS.embedded_voices,
+            tuple(FLAGS.embedded_languages),
+            FLAGS.seed,
+        )
+        logging.info("no --train_data: making %s in %s", settings.describe(), FLAGS.embedded_dir)
+        directory = embedded.make(FLAGS.embedded_dir, settings, workers=FLAGS.workers)
+        source = Source(directory)
+    else:
+        source = Source(
+            FLAGS.train_data,
+            FLAGS.format,
+            FLAGS.metadata,
+            FLAGS.audio_dir,
+            FLAGS.language,
+            FLAGS.speaker,
+        )
+    settings = PrepareConfig(
+        min_seconds=FLAGS.min_seconds,
+        max_seconds=FLAGS.max_seconds,
+        trim_silence_db=FLAGS.trim_silence,
+        loudness_dbfs=FLAGS.loudness,
+    )
+    prepared, summary = prepare(
+        source,
+        settings,
+        FLAGS.prepared_dir,
+        workers=FLAGS.workers,
+        max_rejected=FLAGS.max_rejected,
+    )
+    print(f"{summary}\nprepared in {prepared}")
+
+
+def _run(arguments: list[str]) -> None:
+    try:
+        main(arguments)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on from here")
+
+
+if __name__ == "__main__":
+    app.run(_run)

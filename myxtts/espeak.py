@@ -1,0 +1,87 @@
+"""The espeak-ng synthesizer, from the library and voices of PyPI's espeakng-loader.
+
+The library holds one voice and one state per process, and is not made for threads; a lock keeps
+callers apart. What it says depends slightly on what it said before (a running vibrato), so speech
+that must be repeatable is made by a fresh state each time: see `corpus.embedded`.
+"""
+
+import ctypes
+import functools
+import threading
+
+from myxtts import UserError
+
+_SYNCHRONOUS = 2
+_DO_NOT_EXIT = 0x8000  # the library would end the process when its data are missing
+_UTF8 = 1
+_IPA = 0x02
+_RATE, _PITCH, _RANGE = 1, 3, 4
+
+
+class Espeak:
+    """One per process; see `espeak()`."""
+
+    def __init__(self):
+        try:
+            import espeakng_loader
+        except ImportError:
+            raise UserError(
+                "espeak-ng is not installed; install it with `pip install espeakng-loader` "
+                "(or this package with its demo extra: `pip install '.[demo]'`)"
+            ) from None
+        self._library = ctypes.CDLL(espeakng_loader.get_library_path())
+        self._lock = threading.Lock()
+        self._said: list[bytes] = []
+        data = espeakng_loader.get_data_path().encode()
+        self.sample_rate = self._library.espeak_Initialize(_SYNCHRONOUS, 0, data, _DO_NOT_EXIT)
+        if self.sample_rate <= 0:
+            raise UserError(f"espeak-ng cannot read its voices in {data.decode()}; reinstall it")
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+        self._callback = kind(self._hear)  # kept: the library does not hold it
+        self._library.espeak_SetSynthCallback(self._callback)
+        self._library.espeak_TextToPhonemes.restype = ctypes.c_char_p
+
+    def _hear(self, samples, count, events) -> int:
+        if samples and count > 0:
+            self._said.append(ctypes.string_at(samples, 2 * count))
+        return 0
+
+    def _select(self, voice: str) -> None:
+        if self._library.espeak_SetVoiceByName(voice.encode()) != 0:
+            raise UserError(f"espeak-ng has no voice {voice!r}")
+
+    def say(
+        self, text: str, voice: str, rate: int = 175, pitch: int = 50, pitch_range: int = 50
+    ) -> bytes:
+        """16-bit mono samples at `sample_rate`. `voice` is a language, or language+variant."""
+        with self._lock:
+            self._said.clear()
+            self._select(voice)
+            for parameter, value in ((_RATE, rate), (_PITCH, pitch), (_RANGE, pitch_range)):
+                self._library.espeak_SetParameter(parameter, value, 0)
+            encoded = text.encode()
+            failed = self._library.espeak_Synth(
+                encoded, ctypes.c_size_t(len(encoded) + 1), 0, 0, 0, _UTF8, None, None
+            )
+            if failed:
+                raise RuntimeError(f"espeak-ng could not say {text!r} (status {failed})")
+            self._library.espeak_Synchronize()
+            return b"".join(self._said)
+
+    def phonemes(self, text: str, voice: str) -> str:
+        """The text in the International Phonetic Alphabet; clauses are separated by spaces."""
+        with self._lock:
+            self._select(voice)
+            buffer = ctypes.create_string_buffer(text.encode())
+            position = ctypes.c_void_p(ctypes.addressof(buffer))
+            clauses = []
+            while position.value:
+                spoken = self._library.espeak_TextToPhonemes(ctypes.byref(position), _UTF8, _IPA)
+                clauses.append((spoken or b"").decode())
+            return " ".join(clause.strip() for clause in clauses if clause.strip())
+
+
+@functools.lru_cache(maxsize=1)
+def espeak() -> Espeak:
+    """The process's synthesizer, started on first use; a UserError where it is not installed."""
+    return Espeak()

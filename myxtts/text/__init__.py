@@ -1,0 +1,1 @@
+"""Text: normalised per language, then token ids."""
