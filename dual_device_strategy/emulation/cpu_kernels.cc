@@ -11,18 +11,26 @@
 //   - a kernel takes its memory from the device in its context, so that what a
 //     CPU kernel allocates here counts as device memory and has its limit.
 //
+// What needs CUDA and has no CPU kernel is refused with a sentence, as CUDA's
+// own kernel would crash.
+//
 // The work happens in the turn of the device's compute stream and counts as
 // its compute time.  Unlike CUDA's, such a kernel keeps the calling thread
 // until it is done; and the host's processors do the computing.
 
 #include <memory>
 #include <string>
-#include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tensorflow/core/framework/kernel_def.pb.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow_device.h"
 
@@ -30,8 +38,6 @@ namespace emulated_gpu {
 namespace {
 
 using namespace tensorflow;  // NOLINT: this file is all about its classes
-
-constexpr int kPriority = 1000;  // TensorFlow itself uses 0 to 2
 
 class CpuKernelOnGpu : public OpKernel {
  public:
@@ -80,55 +86,113 @@ class CpuKernelOnGpu : public OpKernel {
   bool on_device_ = false;
 };
 
+class RefusedOnGpu : public OpKernel {
+ public:
+  explicit RefusedOnGpu(OpKernelConstruction* construction)
+      : OpKernel(construction) {
+    construction->CtxFailure(absl::UnimplementedError(absl::StrCat(
+        "The op ", type_string(), " cannot run on an emulated GPU: it needs "
+        "CUDA, and TensorFlow has no CPU kernel for it that could stand in. "
+        "Use another op, or place it on a device that has it. The op is ",
+        SummarizeNodeDef(construction->def()))));
+  }
+  void Compute(OpKernelContext*) override {}
+};
+
 struct GpuKernel {
   const char* op;
   const char* host_arguments;  // "a,b"
-  const char* types;           // "T=1,2;Tidx=3,9", by number of DataType
+  const char* constraints;     // "T=1,2;Tidx=3,9;data_format:NHWC,NCHW"
 };
 
-const GpuKernel kGpuKernels[] = {
 #include "gpu_kernels.inc"
-};
 
-KernelDef Definition(const GpuKernel& kernel) {
-  KernelDef definition;
-  definition.set_op(kernel.op);
-  definition.set_device_type(DEVICE_GPU);
-  definition.set_priority(kPriority);
+using KernelsOfOp =
+    absl::flat_hash_map<std::string, std::vector<const KernelDef*>>;
+
+// Whether some kernel accepts the value, by itself.
+bool Accepts(const std::vector<const KernelDef*>& kernels,
+             const std::string& attribute, int type, absl::string_view text) {
+  for (const KernelDef* kernel : kernels) {
+    bool accepts = true;
+    for (const auto& constraint : kernel->constraint()) {
+      if (constraint.name() != attribute) continue;
+      const auto& allowed = constraint.allowed_values().list();
+      accepts = type != 0 ? absl::c_linear_search(allowed.type(), type)
+                          : absl::c_linear_search(allowed.s(), text);
+    }
+    if (accepts) return true;
+  }
+  return false;
+}
+
+// The kernel's definition, for those values that `others` accept; null if
+// nothing is left.
+std::unique_ptr<KernelDef> Definition(
+    const GpuKernel& kernel, const std::vector<const KernelDef*>& others) {
+  auto definition = std::make_unique<KernelDef>();
+  definition->set_op(kernel.op);
+  definition->set_device_type(DEVICE_GPU);
   for (absl::string_view name :
        absl::StrSplit(kernel.host_arguments, ',', absl::SkipEmpty())) {
-    definition.add_host_memory_arg(std::string(name));
+    definition->add_host_memory_arg(std::string(name));
   }
-  for (absl::string_view attribute :
-       absl::StrSplit(kernel.types, ';', absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> parts =
-        absl::StrSplit(attribute, '=');
-    auto* constraint = definition.add_constraint();
-    constraint->set_name(std::string(parts.first));
+  for (absl::string_view text :
+       absl::StrSplit(kernel.constraints, ';', absl::SkipEmpty())) {
+    const size_t sign = text.find_first_of("=:");
+    const std::string attribute(text.substr(0, sign));
+    auto* constraint = definition->add_constraint();
+    constraint->set_name(attribute);
     auto* allowed = constraint->mutable_allowed_values()->mutable_list();
-    for (absl::string_view type : absl::StrSplit(parts.second, ',')) {
-      allowed->add_type(static_cast<DataType>(std::stoi(std::string(type))));
+    for (absl::string_view value : absl::StrSplit(text.substr(sign + 1), ',')) {
+      int type = 0;
+      if (text[sign] == '=' && !absl::SimpleAtoi(value, &type)) return nullptr;
+      if (!Accepts(others, attribute, type, value)) continue;
+      if (type != 0) {
+        allowed->add_type(static_cast<DataType>(type));
+      } else {
+        allowed->add_s(std::string(value));
+      }
     }
+    if (allowed->type().empty() && allowed->s().empty()) return nullptr;
   }
   return definition;
+}
+
+// Registers those of the table that stand beside kernels of the type `beside`.
+template <typename Kernel, size_t size>
+int Register(const GpuKernel (&table)[size], const char* beside, int priority) {
+  const KernelList list = GetAllRegisteredKernels();
+  KernelsOfOp kernels;
+  for (const KernelDef& kernel : list.kernel()) {
+    if (kernel.device_type() == beside && kernel.label().empty()) {
+      kernels[kernel.op()].push_back(&kernel);
+    }
+  }
+  int count = 0;
+  for (const GpuKernel& kernel : table) {
+    const auto others = kernels.find(kernel.op);
+    if (others == kernels.end()) continue;
+    std::unique_ptr<KernelDef> definition = Definition(kernel, others->second);
+    if (definition == nullptr) continue;
+    definition->set_priority(priority);
+    // The registrar takes ownership.
+    kernel_factory::OpKernelRegistrar(
+        definition.release(), "EmulatedGpuKernel",
+        [](OpKernelConstruction* construction) -> OpKernel* {
+          return new Kernel(construction);
+        });
+    ++count;
+  }
+  return count;
 }
 
 }  // namespace
 
 int RegisterCpuKernels() {
-  int count = 0;
-  for (const GpuKernel& kernel : kGpuKernels) {
-    const OpDef* op = nullptr;
-    if (!OpRegistry::Global()->LookUpOpDef(kernel.op, &op).ok()) continue;
-    // The registrar takes ownership.
-    kernel_factory::OpKernelRegistrar(
-        new KernelDef(Definition(kernel)), "CpuKernelOnGpu",
-        [](OpKernelConstruction* construction) -> OpKernel* {
-          return new CpuKernelOnGpu(construction);
-        });
-    ++count;
-  }
-  return count;
+  // TensorFlow itself uses the priorities 0 to 2.
+  Register<RefusedOnGpu>(kRefused, DEVICE_GPU, 999);
+  return Register<CpuKernelOnGpu>(kRunOnCpu, DEVICE_CPU, 1000);
 }
 
 }  // namespace emulated_gpu
