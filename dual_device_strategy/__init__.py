@@ -1,6 +1,16 @@
 """Prepare batches on one device while another one trains."""
 
+from dual_device_strategy import emulation
+from dual_device_strategy.devices import configure_devices
 from dual_device_strategy.front_end import on_data_device
 from dual_device_strategy.strategy import DataModelSplitStrategy, data_scope
 
-__all__ = ["DataModelSplitStrategy", "data_scope", "on_data_device"]
+__all__ = [
+    "DataModelSplitStrategy",
+    "configure_devices",
+    "data_scope",
+    "emulation",
+    "on_data_device",
+]
+
+emulation.start_from_environment()

@@ -18,6 +18,7 @@ from tensorflow.python.distribute import (
 )
 from tensorflow.python.eager import context
 from tensorflow.python.framework import load_library, type_utils
+from tensorflow.python.ops import resource_variable_ops
 
 DistributedDataset = input_lib.DistributedDataset
 DistributedDatasetSpec = input_lib.DistributedDatasetSpec
@@ -42,6 +43,12 @@ def mark_full_type(tensors: Sequence[tf.Tensor], spec) -> None:
 
 def optional_of(variant: tf.Tensor, spec) -> tf.experimental.Optional:
     return optional_ops._OptionalImpl(variant, spec)
+
+
+def host_variable(value, device: str) -> tf.Variable:
+    """A variable on `device`, whatever strategy's scope this is called in."""
+    with tf.init_scope(), tf.device(device):
+        return resource_variable_ops.ResourceVariable(value, trainable=False)
 
 
 def variant_of(dataset_or_optional) -> tf.Tensor:

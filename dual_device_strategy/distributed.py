@@ -4,11 +4,18 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.front_end import split
+from dual_device_strategy.progress import Progress
 from dual_device_strategy.staging import component_specs, stage
 
 
 class StagedIterator(compat.DistributedIterator):
-    """An iterator over staged batches; usable eagerly, and as an argument of a tf.function."""
+    """An iterator over staged batches; usable eagerly, and as an argument of a tf.function.
+
+    `arrivals`, where the strategy counts them, is a function that tells how many of its batches
+    have reached the model device; less those taken, so many are READY.
+    """
+
+    arrivals = None
 
     def __init__(
         self,
@@ -101,21 +108,27 @@ class StagedDataset(compat.DistributedDataset):
         workers = extended._input_workers_with_options(options)
         super().__init__(workers, strategy, host, options=options)
         self._element_spec = spec
+        self._ready_slots = extended.slot_counts(options)[1]
+        self._warm_up = extended.warm_up
+        self._progress = None
+        if extended.warm_up or extended.counts_arrivals:
+            self._progress = Progress.on(workers.worker_devices[0])
         self._cloned_datasets = [
             stage(
                 self._cloned_datasets[0],
                 front_end,
                 spec,
-                extended.data_device,
-                workers.compute_devices_for_worker(0)[0],
-                *extended.slot_counts(options),
+                (extended.data_device, workers.compute_devices_for_worker(0)[0]),
+                extended.slot_counts(options),
+                self._progress,
+                extended.warm_up,
             )
         ]
 
     def __iter__(self):
         with tf.device(self._input_workers.compute_devices_for_worker(0)[0]):
             iterator = iter(self._cloned_datasets[0])
-        return StagedIterator(
+        staged = StagedIterator(
             self._input_workers,
             self._element_spec,
             self._strategy,
@@ -123,6 +136,11 @@ class StagedDataset(compat.DistributedDataset):
             self._cardinality,
             iterator,
         )
+        if self._progress and tf.executing_eagerly():
+            staged.arrivals = self._progress.arrivals()
+            if self._warm_up:
+                self._progress.wait_until(self._ready_slots)
+        return staged
 
     @property
     def _type_spec(self):
@@ -156,6 +174,7 @@ class StagedDatasetSpec(compat.DistributedDatasetSpec):
         dataset._cardinality = self._cardinality
         dataset._enable_get_next_as_optional = False
         dataset._cloned_datasets = components
+        dataset._progress = None
         dataset._built = True
         return dataset
 

@@ -29,8 +29,17 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.progress import Progress
 
 _ITERATOR = tf.TensorSpec([], tf.resource)
+
+
+def _get_next(iterator, types, shapes):
+    # The synchronous op spares two changes of thread.  It may block its thread because that is
+    # the stage's own (see `_stage_options`).
+    return tf.raw_ops.IteratorGetNextSync(
+        iterator=iterator, output_types=types, output_shapes=shapes
+    )
 
 
 class Pull(tf.data.Dataset):
@@ -39,9 +48,20 @@ class Pull(tf.data.Dataset):
     `transform`, a function over lists of flat tensors, runs on the current device and makes an
     element of `element_spec` of each.  With `unpack`, ragged and sparse tensors travel as their
     component tensors: TensorFlow's kernels would rebuild them from a variant in host memory.
+    `get_next` runs on the source device, `arrived` is called with what came.
     """
 
-    def __init__(self, source, source_device, *, transform=None, element_spec=None, unpack=False):
+    def __init__(
+        self,
+        source: tf.data.Dataset,
+        source_device: str,
+        *,
+        transform: Callable | None = None,
+        element_spec=None,
+        unpack: bool = False,
+        get_next: Callable = _get_next,
+        arrived: Callable | None = None,
+    ):
         spec = source.element_spec
         types, shapes = compat.flat_types(spec), compat.flat_shapes(spec)
         moved_spec = component_specs(spec) if unpack else spec
@@ -57,15 +77,11 @@ class Pull(tf.data.Dataset):
             with tf.control_dependencies([made]):
                 return [tf.identity(iterator)]
 
-        def get_next(iterator):
-            # The synchronous op spares two changes of thread.  It may block its thread because
-            # that is the stage's own (see `_stage_options`).
-            flat = tf.raw_ops.IteratorGetNextSync(
-                iterator=iterator, output_types=types, output_shapes=shapes
-            )
+        def get_next_there(iterator):
+            flat = get_next(iterator, types, shapes)
             return components(compat.from_flat(spec, flat)) if unpack else flat
 
-        remote_start, remote_next = _trace(start), _trace(get_next, _ITERATOR)
+        remote_start, remote_next = _trace(start), _trace(get_next_there, _ITERATOR)
 
         def pull(iterator):
             flat = tf.raw_ops.RemoteCall(
@@ -77,6 +93,8 @@ class Pull(tf.data.Dataset):
             compat.mark_full_type(flat, moved_spec)
             for tensor, shape in zip(flat, compat.flat_shapes(moved_spec), strict=True):
                 tensor.set_shape(shape)
+            if arrived:
+                arrived(flat)
             return transform(flat) if transform else flat
 
         def remote_iterator():
@@ -134,32 +152,46 @@ def stage(
     host: tf.data.Dataset,
     front_end: Callable | None,
     front_end_spec,
-    data_device: str,
-    target_device: str,
-    prepared_slots: int,
-    ready_slots: int,
+    devices: tuple[str, str],
+    slots: tuple[int, int],
+    progress: Progress | None = None,
+    warm_up: bool = False,
 ) -> tf.data.Dataset:
-    """`host`'s batches, through `front_end` on `data_device`, as components on `target_device`."""
+    """`host`'s batches, through `front_end` on the first device, as components on the second.
+
+    `slots` says how many batches may wait on the first and on the second device.
+    """
+    (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
     host_device = compat.host_of(data_device)
     with tf.device(host_device):
         prepared = host.with_options(_host_options(host.options()))
     with tf.device(data_device):
-        if data_device != host_device:
+        if data_device != host_device or warm_up:
             prepared = Pull(
-                prepared, host_device, transform=front_end, element_spec=front_end_spec
-            ).with_options(_stage_options())
+                prepared,
+                host_device,
+                transform=front_end,
+                element_spec=front_end_spec,
+                get_next=progress.get_next_counted if warm_up else _get_next,
+            ).with_options(_stage_options(warm_up))
         if prepared_slots:
             prepared = prepared.prefetch(prepared_slots)
     with tf.device(target_device):
-        staged = Pull(prepared, data_device, unpack=True)
+        staged = Pull(
+            prepared,
+            data_device,
+            unpack=True,
+            arrived=progress.count_arrival if progress else None,
+        )
         if ready_slots:
             staged = staged.prefetch(ready_slots)
-        return staged.with_options(_stage_options())
+        return staged.with_options(_stage_options(warm_up))
 
 
-def _stage_options() -> tf.data.Options:
+def _stage_options(warm_up: bool) -> tf.data.Options:
     """A stage has one thread of its own, and no buffer but the slots."""
     options = tf.data.Options()
+    options.experimental_warm_start = warm_up
     options.threading.private_threadpool_size = 1
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False

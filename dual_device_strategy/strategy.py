@@ -97,6 +97,7 @@ class SplitExtended(compat.OneDeviceExtended):
         self.data_device = data_device
         self.slots = slots
         self.warm_up = warm_up
+        self.counts_arrivals = False  # set it before a dataset is distributed
         self._scopes = threading.local()
 
     @contextlib.contextmanager
