@@ -36,13 +36,13 @@ def validate() -> Report:
     with report.section("Configuration", "name GPUs that exist, or leave them out"):
         devices = configuration.check(report, command.configure_devices_from_flags)
     if devices:
-        memory = "if it ran out of memory, give the device more; else report this with its log"
-        with report.section("Model on the model device", memory):
-            placement.check(report, devices)
-        with report.section("Transfer", memory):
-            transfer.check(report, devices)
-        with report.section("Pipeline", memory):
-            pipeline.check(report, devices)
+        for title, section in (
+            ("Model on the model device", placement),
+            ("Transfer", transfer),
+            ("Pipeline", pipeline),
+        ):
+            with report.section(title, "report this with the log above"):
+                section.check(report, devices)
     print(report.summary())
     return report
 

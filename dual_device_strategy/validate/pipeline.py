@@ -1,6 +1,7 @@
 """Section 5: a short simulated training, to see that the stages work at the same time."""
 
 import contextlib
+import dataclasses
 import itertools
 import statistics
 import time
@@ -16,16 +17,62 @@ from dual_device_strategy.validate.report import Report
 HOST_MS, DATA_MS, MODEL_MS = 10, 20, 20
 STEPS = 40
 WARM_UP = 5
-# Taking turns would be 0, perfect overlap 1.  With stages of these lengths two slots that work
-# but never all three at once reach two thirds.
+# Taking turns would be 0, perfect overlap 1.  With stages of these lengths, two of them at work at
+# the same time but never all three reach two thirds.
 LEAST_OVERLAP = 0.7
+ROUNDS = 3
 _BATCH_SHAPE = (32, 8192)
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """Milliseconds per batch of each stage alone and of all together, and what else was seen."""
+
+    host_ms: float
+    data_ms: float
+    model_ms: float
+    step_ms: float
+    waiting: float
+    busy: list[float]
+
+    @property
+    def slowest(self) -> float:
+        return max(self.host_ms, self.data_ms, self.model_ms)
+
+    @property
+    def overlap(self) -> float:
+        in_turns = self.host_ms + self.data_ms + self.model_ms
+        return (in_turns - self.step_ms) / (in_turns - self.slowest)
 
 
 def check(report: Report, devices: Devices) -> None:
     strategy = DataModelSplitStrategy(devices.data_device, devices.model_device)
     _check_slots(report, strategy)
     prepare, train = work_on(devices.data), work_on(devices.model)
+    rounds = []
+    # Another program may have had the processor in one round; it seldom has it in three.
+    while len(rounds) < ROUNDS and (not rounds or rounds[-1].overlap < LEAST_OVERLAP):
+        rounds.append(_measure(strategy, prepare, train))
+    best = max(rounds, key=lambda round: round.overlap)
+    report.check(
+        best.overlap >= LEAST_OVERLAP,
+        f"{best.step_ms:.1f} ms a step; alone, the host takes {best.host_ms:.1f}, the data device "
+        f"{best.data_ms:.1f}, the model device {best.model_ms:.1f}: overlap {best.overlap:.0%}, "
+        f"{best.step_ms / best.slowest:.2f} x the slowest stage",
+        remedy=(
+            f"at least {LEAST_OVERLAP:.0%} is expected, and this was the best of {ROUNDS} rounds: "
+            "run again when no other program uses these devices or the CPU"
+        ),
+        rounds=[dataclasses.asdict(round) for round in rounds],
+        overlap=best.overlap,
+    )
+    report.note(f"{best.waiting:.0%} of the time waiting for data", waiting=best.waiting)
+    if best.busy:
+        data, model = (best.busy[device.physical] for device in (devices.data, devices.model))
+        report.note(f"busy: data device {data:.0%}, model device {model:.0%}")
+
+
+def _measure(strategy, prepare, train) -> Round:
     with strategy.scope():
         weight = tf.Variable(1.0)
 
@@ -33,44 +80,23 @@ def check(report: Report, devices: Devices) -> None:
     def step(batch):
         return tf.reduce_mean(train(batch, MODEL_MS)) * weight
 
-    def dataset(host_ms):
+    def batches(host_ms):
         host = tf.data.Dataset.range(STEPS + WARM_UP).map(lambda i: _made_by_host(i, host_ms))
         front_end = on_data_device(lambda batch: prepare(batch, DATA_MS))
-        return strategy.experimental_distribute_dataset(host.prefetch(1).apply(front_end))
+        dataset = strategy.experimental_distribute_dataset(host.prefetch(1).apply(front_end))
+        return iter(dataset)
 
     def train_on(batch):
         return float(strategy.run(step, args=(batch,)))
 
-    with tf.device("CPU:0"):
-        host_only = tf.data.Dataset.range(STEPS).map(lambda i: _made_by_host(i, HOST_MS))
-        host_ms, _ = _paced(iter(host_only), lambda batch: None)
-    data_ms, _ = _paced(iter(dataset(0)), lambda batch: batch[0, 0].numpy())
-    batch = next(iter(dataset(0)))
+    host_only = tf.data.Dataset.range(STEPS).map(lambda i: _made_by_host(i, HOST_MS))
+    host_ms, _ = _paced(iter(host_only), lambda batch: None)
+    data_ms, _ = _paced(batches(0), lambda batch: batch[0, 0].numpy())
+    batch = next(batches(0))
     model_ms, _ = _paced(itertools.repeat(batch, STEPS + WARM_UP), train_on)
     with _busy_shares() as busy:
-        step_ms, waiting = _paced(iter(dataset(HOST_MS)), train_on)
-
-    slowest, in_turns = max(host_ms, data_ms, model_ms), host_ms + data_ms + model_ms
-    overlap = (in_turns - step_ms) / (in_turns - slowest)
-    report.check(
-        overlap >= LEAST_OVERLAP,
-        f"{step_ms:.1f} ms a step; alone, the host takes {host_ms:.1f}, the data device "
-        f"{data_ms:.1f}, the model device {model_ms:.1f}: overlap {overlap:.0%}, "
-        f"{step_ms / slowest:.2f} x the slowest stage",
-        remedy=(
-            f"at least {LEAST_OVERLAP:.0%} is expected: run again when no other program uses "
-            "these devices or the CPU, and set no tf.device in input functions"
-        ),
-        step_ms=step_ms,
-        host_ms=host_ms,
-        data_ms=data_ms,
-        model_ms=model_ms,
-        overlap=overlap,
-    )
-    report.note(f"{waiting:.0%} of the time waiting for data", waiting=waiting)
-    if busy:
-        shares = [busy[device.physical] for device in (devices.data, devices.model)]
-        report.note(f"busy: data device {shares[0]:.0%}, model device {shares[1]:.0%}", busy=shares)
+        step_ms, waiting = _paced(batches(HOST_MS), train_on)
+    return Round(host_ms, data_ms, model_ms, step_ms, waiting, busy)
 
 
 def work_on(device: Device) -> Callable[[tf.Tensor, float], tf.Tensor]:
@@ -83,7 +109,7 @@ def work_on(device: Device) -> Callable[[tf.Tensor, float], tf.Tensor]:
 def multiplying(device: str) -> Callable[[tf.Tensor, float], tf.Tensor]:
     """As `work_on`, by matrix products, whose speed on the device is measured first."""
     with tf.device(device):
-        matrix = tf.random.stateless_normal([1024, 1024], seed=(1, 2)) / 32.0
+        matrix = tf.roll(tf.eye(1024), shift=1, axis=0)  # its powers stay as small as it is
 
     @tf.function
     def product(times):
@@ -104,8 +130,8 @@ def multiplying(device: str) -> Callable[[tf.Tensor, float], tf.Tensor]:
     per_ms = times / (1000 * statistics.median(seconds(times) for _ in range(5)))
 
     def work(x, ms):
-        with tf.control_dependencies([product(tf.constant(max(1, round(ms * per_ms))))]):
-            return tf.identity(x)
+        # What is not used would be left out of the graph; this much is lost in x's rounding.
+        return x + 1e-30 * product(tf.constant(max(1, round(ms * per_ms))))[0, 0]
 
     return work
 

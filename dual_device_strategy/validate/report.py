@@ -6,6 +6,8 @@ import enum
 import time
 from collections.abc import Iterator
 
+import tensorflow as tf
+
 
 class Status(str, enum.Enum):
     PASS = "PASS"
@@ -41,8 +43,14 @@ class Report:
             yield
         # What can go wrong on somebody's machine is not a closed list, and the report goes on.
         except Exception as error:
-            message = (str(error).strip() or "no message").splitlines()[0]
-            self.check(False, f"{type(error).__name__}: {message}", remedy=remedy)
+            text = f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
+            if _is_out_of_memory(error):
+                text = "a device ran out of memory"
+                remedy = (
+                    "raise its limit (--data_gpu_memory_mb, --model_gpu_memory_mb), or end the "
+                    "other programs that hold its memory"
+                )
+            self.check(False, text, remedy=remedy)
 
     def check(self, passed: bool, text: str, *, remedy: str, **figures) -> bool:
         status = Status.PASS if passed else Status.FAIL
@@ -77,3 +85,10 @@ class Report:
         print(f"   {number} {status.value}  {text}", flush=True)
         if remedy:
             print(f"       remedy: {remedy}", flush=True)
+
+
+def _is_out_of_memory(error):
+    # The second is how TensorFlow says that there was no room for a copy to a device.
+    return isinstance(
+        error, tf.errors.ResourceExhaustedError
+    ) or "Dst tensor is not initialized" in str(error)

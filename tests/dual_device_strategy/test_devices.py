@@ -241,8 +241,16 @@ def test_without_gpus_importing_starts_nothing_and_two_logical_cpus_are_made(ans
     result = answers(
         0,
         """
-import dual_device_strategy, dual_device_strategy.command, dual_device_strategy.topology
-result = {"started by import": compat.runtime_started()}
+import importlib.util, pkgutil
+import dual_device_strategy, myxtts
+imported = [
+    importlib.import_module(module.name).__name__
+    for package in (dual_device_strategy, myxtts)
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+]
+if importlib.util.find_spec("train"):
+    imported.append(importlib.import_module("train").__name__)
+result = {"started by import": compat.runtime_started(), "imported": imported}
 result["two"] = told(0, 1)
 result["chosen"] = told()
 result["devices"] = [device.name for device in tf.config.list_logical_devices()]
@@ -250,7 +258,8 @@ result["started"] = compat.runtime_started()
 print(json.dumps(result))
 """,
     )
-    assert not result["started by import"]
+    assert not result["started by import"], result["imported"]
+    assert "dual_device_strategy.validate.pipeline" in result["imported"]
     assert "asks for two GPUs, but TensorFlow sees no GPU" in result["two"]
     assert result["chosen"].startswith(
         "data device CPU:0 (physical CPU 0, logical CPU, host memory); model device CPU:1"
