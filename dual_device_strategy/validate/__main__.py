@@ -1,5 +1,6 @@
 """The command: sections in order, exit code 0 only if every check passed."""
 
+import contextlib
 import json
 import sys
 
@@ -19,10 +20,13 @@ _JSON = flags.DEFINE_string("json", None, "Write the report to this file as JSON
 
 
 def main(_) -> None:
-    command.start_emulation()
-    report = validate()
-    if _JSON.value:
-        with command.mistakes_told(OSError), open(_JSON.value, "w") as file:
+    with contextlib.ExitStack() as files:
+        if _JSON.value:
+            with command.mistakes_told(OSError):
+                file = files.enter_context(open(_JSON.value, "w"))
+        command.start_emulation()
+        report = validate()
+        if _JSON.value:
             json.dump(report.as_json(), file, indent=2)
     sys.exit(1 if report.failed else 0)
 

@@ -41,47 +41,67 @@ def answers(run_python):
     return run
 
 
-def test_every_mistake_says_what_was_asked_what_exists_and_what_to_do(answers):
+def test_every_mistake_ends_a_command_with_one_sentence_and_exit_code_1(answers):
     said = answers(
         4,
         """
+import contextlib, io
+from absl import flags
+from dual_device_strategy import command
+
+def ended(*arguments):
+    flags.FLAGS.unparse_flags()
+    flags.FLAGS(["command", *(f"--{argument}" for argument in arguments)])
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        try:
+            command.start_devices()
+        except SystemExit as end:
+            return [end.code, errors.getvalue()]
+        finally:
+            for flag in ("data_gpu", "model_gpu", "data_gpu_memory_mb", "emulate_gpus"):
+                flags.FLAGS[flag].unparse()
+
 said = {
-    "one": told(1),
-    "other": told(model_gpu=1),
-    "range": told(0, 4),
-    "negative": told(-1, 0),
-    "twice": told(2, 2),
-    "limit": told(0, 1, data_gpu_memory_mb=0),
+    "one": ended("data_gpu=1"),
+    "other": ended("model_gpu=1"),
+    "range": ended("data_gpu=0", "model_gpu=4"),
+    "negative": ended("data_gpu=-1", "model_gpu=0"),
+    "twice": ended("data_gpu=2", "model_gpu=2"),
+    "limit": ended("data_gpu=0", "model_gpu=1", "data_gpu_memory_mb=0"),
+    "emulation": ended("emulate_gpus=2"),
     "unchanged": len(tf.config.get_visible_devices("GPU")),
 }
 os.environ["CUDA_VISIBLE_DEVICES"] = "4,5,6,7"
-said["renumbered"] = told(4, 5)
+said["renumbered"] = ended("data_gpu=4", "model_gpu=5")
 said["chosen"] = told()
 os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"
 said["no growth"] = told(0, 1)
 tf.constant(0)
-said["late"] = told(0, 1)
+said["late"] = ended("data_gpu=0", "model_gpu=1")
 print(json.dumps(said))
 """,
     )
+    assert said.pop("unchanged") == 4
+    assert said.pop("chosen").endswith("; the first two of 4: emulated links are all alike")
+    assert said.pop("no growth").count("all memory, by TF_FORCE_GPU_ALLOW_GROWTH=false") == 2
+    assert {code for code, _ in said.values()} == {1}
+    said = {mistake: sentence for mistake, (_, sentence) in said.items()}
+    assert {sentence.count("\n") for sentence in said.values()} == {1}
     assert said["one"] == (
-        "ValueError: data_gpu=1, model_gpu=None names one GPU and not the other, and TensorFlow "
-        "sees 4 GPUs, 0 to 3: give model_gpu as well, or leave both out to have the devices "
-        "chosen."
+        "data_gpu=1, model_gpu=None names one GPU and not the other, and TensorFlow sees 4 GPUs, "
+        "0 to 3: give model_gpu as well, or leave both out to have the devices chosen.\n"
     )
     assert "give data_gpu as well" in said["other"]
     assert said["range"] == (
-        "ValueError: model_gpu=4 does not exist: TensorFlow sees 4 GPUs, 0 to 3; name two of "
-        "them, or leave both out to have the devices chosen."
+        "model_gpu=4 does not exist: TensorFlow sees 4 GPUs, 0 to 3; name two of them, or leave "
+        "both out to have the devices chosen.\n"
     )
     assert "data_gpu=-1 does not exist" in said["negative"]
     assert "data_gpu=2, model_gpu=2 names the same GPU twice" in said["twice"]
     assert "data_gpu_memory_mb=0 is no amount of memory" in said["limit"]
-    assert said["unchanged"] == 4
+    assert "The emulation runs already" in said["emulation"]
     assert "which CUDA_VISIBLE_DEVICES=4,5,6,7 renumbers" in said["renumbered"]
-    assert said["chosen"].endswith("; the first two of 4: emulated links are all alike")
-    assert said["no growth"].count("all memory, by TF_FORCE_GPU_ALLOW_GROWTH=false") == 2
-    assert said["late"].startswith("RuntimeError: configure_devices(data_gpu=0, model_gpu=1) came")
+    assert said["late"].startswith("configure_devices(data_gpu=0, model_gpu=1) came after")
     assert "tensor, variable, dataset" in said["late"] and "first thing" in said["late"]
 
 
