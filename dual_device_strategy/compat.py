@@ -13,6 +13,7 @@ from tensorflow.python.distribute import (
     device_util,
     distribute_lib,
     input_lib,
+    input_ops,
     mirrored_strategy,
     one_device_strategy,
 )
@@ -29,6 +30,7 @@ OneDeviceExtended = one_device_strategy.OneDeviceExtended
 enter_or_assert_strategy = distribute_lib.enter_or_assert_strategy
 host_of = device_util.get_host_for_device
 resolve_device = device_util.resolve
+auto_shard = input_ops.auto_shard_dataset
 flat_types = structure.get_flat_tensor_types
 flat_shapes = structure.get_flat_tensor_shapes
 from_flat = structure.from_compatible_tensor_list
@@ -49,6 +51,10 @@ def host_variable(value, device: str) -> tf.Variable:
     """A variable on `device`, whatever strategy's scope this is called in."""
     with tf.init_scope(), tf.device(device):
         return resource_variable_ops.ResourceVariable(value, trainable=False)
+
+
+def of_any_batch_size(spec: tf.TensorSpec) -> tf.TensorSpec:
+    return spec._unbatch()._batch(None) if spec.shape.rank else spec
 
 
 def variant_of(dataset_or_optional) -> tf.Tensor:

@@ -1,5 +1,7 @@
 """What `experimental_distribute_dataset` returns: TensorFlow's classes over staged batches."""
 
+import copy
+
 import tensorflow as tf
 
 from dual_device_strategy import compat
@@ -24,6 +26,7 @@ class StagedIterator(compat.DistributedIterator):
         strategy,
         options=None,
         cardinality=tf.data.UNKNOWN_CARDINALITY,
+        enable_get_next_as_optional=False,
         iterator=None,
     ):
         super().__init__(
@@ -32,10 +35,11 @@ class StagedIterator(compat.DistributedIterator):
             element_spec=element_spec,
             strategy=strategy,
             cardinality=cardinality,
+            enable_get_next_as_optional=enable_get_next_as_optional,
             options=options,
         )
         self._spec = StagedIteratorSpec(
-            input_workers, element_spec, strategy, options, cardinality, False
+            input_workers, element_spec, strategy, options, cardinality, enable_get_next_as_optional
         )
 
     def get_next(self, name=None):
@@ -52,7 +56,11 @@ class StagedIterator(compat.DistributedIterator):
     def get_next_as_optional(self):
         optional = self._iterators[0].get_next_as_optional()
         if all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(self._element_spec)):
-            return compat.optional_of(compat.variant_of(optional), self._element_spec)
+            spec = self._element_spec
+            if self._cardinality != tf.data.INFINITE_CARDINALITY:
+                # As under TensorFlow's strategies, where the last batch may be an empty one.
+                spec = tf.nest.map_structure(compat.of_any_batch_size, spec)
+            return compat.optional_of(compat.variant_of(optional), spec)
         return tf.cond(
             optional.has_value(),
             lambda: tf.experimental.Optional.from_value(self._packed(optional.get_value())),
@@ -87,6 +95,7 @@ class StagedIteratorSpec(compat.DistributedIteratorSpec):
             self._strategy,
             self._options,
             self._cardinality,
+            self._enable_get_next_as_optional,
             components[0],
         )
 
@@ -104,26 +113,41 @@ class StagedDataset(compat.DistributedDataset):
 
     def __init__(self, strategy, dataset, options=None):
         extended = strategy.extended
-        host, front_end, spec = split(dataset, extended.data_device)
+        host, self._front_end, spec = split(dataset, extended.data_device)
         workers = extended._input_workers_with_options(options)
         super().__init__(workers, strategy, host, options=options)
         self._element_spec = spec
         self._ready_slots = extended.slot_counts(options)[1]
         self._warm_up = extended.warm_up
+        self._stage(self._cloned_datasets[0])
+
+    def _stage(self, host):
+        extended = self._strategy.extended
+        worker = self._input_workers.worker_devices[0]
+        self._host = host
         self._progress = None
         if extended.warm_up or extended.counts_arrivals:
-            self._progress = Progress.on(workers.worker_devices[0])
+            self._progress = Progress.on(worker)
         self._cloned_datasets = [
             stage(
-                self._cloned_datasets[0],
-                front_end,
-                spec,
-                (extended.data_device, workers.compute_devices_for_worker(0)[0]),
-                extended.slot_counts(options),
+                host,
+                self._front_end,
+                self._element_spec,
+                (extended.data_device, self._input_workers.compute_devices_for_worker(0)[0]),
+                extended.slot_counts(self._options),
                 self._progress,
                 extended.warm_up,
             )
         ]
+
+    def auto_shard(self, num_shards, shard_ix):
+        """This dataset with only the host's files (or elements) that belong to the shard."""
+        sharded = copy.copy(self)
+        sharded._cardinality = tf.data.UNKNOWN_CARDINALITY
+        with tf.device(self._input_workers.worker_devices[0]):
+            host = compat.auto_shard(self._host, num_shards, shard_ix)
+        sharded._stage(host)
+        return sharded
 
     def __iter__(self):
         with tf.device(self._input_workers.compute_devices_for_worker(0)[0]):
@@ -134,6 +158,7 @@ class StagedDataset(compat.DistributedDataset):
             self._strategy,
             self._options,
             self._cardinality,
+            self._enable_get_next_as_optional,
             iterator,
         )
         if self._progress and tf.executing_eagerly():
@@ -150,7 +175,7 @@ class StagedDataset(compat.DistributedDataset):
             self._strategy,
             self._options,
             self._cardinality,
-            False,
+            self._enable_get_next_as_optional,
         )
 
 
@@ -172,7 +197,7 @@ class StagedDatasetSpec(compat.DistributedDatasetSpec):
         dataset._strategy = self._strategy
         dataset._options = self._options
         dataset._cardinality = self._cardinality
-        dataset._enable_get_next_as_optional = False
+        dataset._enable_get_next_as_optional = self._enable_get_next_as_optional
         dataset._cloned_datasets = components
         dataset._progress = None
         dataset._built = True
