@@ -47,8 +47,8 @@ class Progress:
     def count_arrival(self, flat: list[tf.Tensor]) -> None:
         """Counts when `flat` is there.
 
-        The count hangs on a tensor that is in host memory wherever its source is (a shape):
-        anything from device memory would wait for the step that is running.
+        The count hangs on a tensor that is in host memory wherever its source is (a shape, not
+        yet known to be a constant): anything from device memory would wait for the running step.
         """
         shapes = [tf.shape(t, tf.int64) for t in flat if t.dtype not in (tf.string, tf.variant)]
 

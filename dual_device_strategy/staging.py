@@ -91,10 +91,10 @@ class Pull(tf.data.Dataset):
                 f=remote_next,
             )
             compat.mark_full_type(flat, moved_spec)
-            for tensor, shape in zip(flat, compat.flat_shapes(moved_spec), strict=True):
-                tensor.set_shape(shape)
             if arrived:
                 arrived(flat)
+            for tensor, shape in zip(flat, compat.flat_shapes(moved_spec), strict=True):
+                tensor.set_shape(shape)
             return transform(flat) if transform else flat
 
         def remote_iterator():
@@ -110,7 +110,7 @@ class Pull(tf.data.Dataset):
             pull, _ITERATOR, experimental_attributes={"experimental_ints_on_device": True}
         )
         # Nothing to do at the end: the iterator on the other device goes with its last handle.
-        end_here = _trace(lambda _: tf.constant(0, tf.int64), _ITERATOR)
+        end_here = _trace(lambda iterator: tf.constant(0, tf.int64), _ITERATOR)
         self._source = source
         self._element_spec = moved_spec if element_spec is None else element_spec
         super().__init__(

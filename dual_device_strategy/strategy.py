@@ -214,7 +214,8 @@ def _existing(argument: str, device: str, available) -> str:
     if not isinstance(device, str):
         raise ValueError(f"{argument} must be the name of a device, got {device!r}; {remedy}")
     try:
-        resolved = compat.resolve_device(device)
+        # An empty name would mean the device of the surrounding tf.device scope.
+        resolved = compat.resolve_device(device) if device else None
     except ValueError:
         resolved = None
     if resolved not in [compat.resolve_device(existing.name) for existing in available]:
