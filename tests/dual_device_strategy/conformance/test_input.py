@@ -59,3 +59,9 @@ def test_a_distributed_dataset_can_be_sharded_again(strategy):
     elements = [[int(batch[0]) for batch in shard] for shard in shards]
     assert elements == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
     assert [int(batch[0]) for batch in dataset] == list(range(10))
+
+
+def test_nothing_is_warned_of_when_a_dataset_is_distributed(strategy, caplog):
+    with caplog.at_level("WARNING"):
+        assert len(list(strategy.experimental_distribute_dataset(features()))) == 2
+    assert not caplog.records
