@@ -7,6 +7,7 @@ that must be repeatable is made by a fresh state each time: see `corpus.embedded
 
 import ctypes
 import functools
+import re
 import threading
 
 from myxtts import UserError
@@ -16,6 +17,7 @@ _DO_NOT_EXIT = 0x8000  # the library would end the process when its data are mis
 _UTF8 = 1
 _IPA = 0x02
 _RATE, _PITCH, _RANGE = 1, 3, 4
+_MARKS = re.compile(r"([.,!?;:،؛؟\"()]+)")
 
 
 class Espeak:
@@ -69,16 +71,27 @@ class Espeak:
             return b"".join(self._said)
 
     def phonemes(self, text: str, voice: str) -> str:
-        """The text in the International Phonetic Alphabet; clauses are separated by spaces."""
+        """The text in the International Phonetic Alphabet, its punctuation marks kept."""
         with self._lock:
             self._select(voice)
-            buffer = ctypes.create_string_buffer(text.encode())
-            position = ctypes.c_void_p(ctypes.addressof(buffer))
-            clauses = []
-            while position.value:
-                spoken = self._library.espeak_TextToPhonemes(ctypes.byref(position), _UTF8, _IPA)
-                clauses.append((spoken or b"").decode())
-            return " ".join(clause.strip() for clause in clauses if clause.strip())
+            spoken = [
+                part if _MARKS.fullmatch(part) else self._phonemes(part)
+                for part in _MARKS.split(text)
+            ]
+            return re.sub(r" +", " ", "".join(spoken)).strip()
+
+    def _phonemes(self, clause: str) -> str:
+        if not clause.strip():
+            return clause
+        buffer = ctypes.create_string_buffer(clause.encode())
+        position = ctypes.c_void_p(ctypes.addressof(buffer))
+        spoken = []
+        while position.value:
+            found = self._library.espeak_TextToPhonemes(ctypes.byref(position), _UTF8, _IPA)
+            spoken.append((found or b"").decode())
+        before = " " if clause[0].isspace() else ""
+        after = " " if clause[-1].isspace() else ""
+        return before + " ".join(" ".join(spoken).split()) + after
 
 
 @functools.lru_cache(maxsize=1)

@@ -88,7 +88,7 @@ class BatchPlan:
     @property
     def conditioning_samples(self) -> int:
         """Length of every conditioning crop as it stands in a batch, padding included."""
-        low, high = self.config.conditioning_seconds
+        high = self.config.conditioning_seconds[1]
         hop = self.audio.hop_length
         return -(-round(high * self.audio.sample_rate) // hop) * hop
 
@@ -167,7 +167,6 @@ class BatchPlan:
     def padding_share(self, epoch: int = 0) -> float:
         """The share of an epoch's waveform samples that is padding."""
         plan = self.epoch(epoch)
-        padded = self.bucket_frames[plan.bucket].sum() * self.audio.hop_length
         real = self._samples[plan.clips[plan.clips >= 0]].sum()
         rows = (plan.clips >= 0).sum(1)
         padded = (self.bucket_frames[plan.bucket] * rows).sum() * self.audio.hop_length
@@ -198,7 +197,7 @@ def bucket_frames(frames: np.ndarray, buckets: int, multiple: int) -> np.ndarray
         options = cost[:-1, None] + one[1:]
         cut = options.argmin(0) + 1
         cuts.append(cut)
-        cost = np.minimum(options.min(0), np.inf)
+        cost = options.min(0)
     ends, last = [len(values) - 1], len(values) - 1
     for cut in reversed(cuts):
         last = cut[last] - 1

@@ -1,0 +1,167 @@
+"""Batches from disk: the plan's clips, read, cut and padded by tf.data's C++ ops.
+
+    dataset = read_batches(corpus, texts, plan, epoch=3, batch=17)
+
+is the stream of batches from batch 17 of epoch 3 on, without end, and the same every time. Python
+runs once per epoch, to make its plan; a clip costs none.
+
+A batch is a dict, B clips, T samples and L tokens of its bucket, C samples of the longest crop:
+
+    waveform              int16 [B, T]   zero beyond its length
+    waveform_lengths      int32 [B]      samples
+    text                  int32 [B, L]   language tag and tokens, 0 beyond its length
+    text_lengths          int32 [B]
+    speaker, language     int32 [B]
+    conditioning          int16 [B, C]   from another clip of the speaker, where there is one
+    conditioning_lengths  int32 [B]
+    clip                  int32 [B]      index into the corpus
+    key                   int32 [B, 3]   (seed, epoch, batch): the seed of all that is random, and
+                                         the position to save once the batch was trained on
+"""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from myxtts.corpus.manifest import Corpus
+from myxtts.corpus.plan import BatchPlan
+from myxtts.corpus.texts import Texts
+from myxtts.corpus.workers import default_workers
+
+# Columns of the plan's rows as they travel through tf.data.
+_CLIP, _CROP_CLIP, _CROP_START, _CROP_SAMPLES, _BUCKET, _EPOCH, _BATCH = range(7)
+
+
+def read_batches(
+    corpus: Corpus,
+    texts: Texts,
+    plan: BatchPlan,
+    *,
+    epoch: int = 0,
+    batch: int = 0,
+    epochs: int | None = None,
+    workers: int | None = None,
+    host_prefetch: int | None = None,
+) -> tf.data.Dataset:
+    """The batches from `batch` of `epoch` on, for `epochs` epochs (the first may be a part)."""
+    config = plan.config
+    workers = workers or default_workers()
+    samples_of = plan.bucket_frames * plan.audio.hop_length
+    tokens_of = _bucket_tokens(texts, plan)
+    read = _clip_reader(corpus, texts, plan, samples_of, tokens_of)
+    rows = tf.data.Dataset.from_generator(
+        lambda: _rows(plan, epoch, batch, epochs),
+        output_signature=tf.TensorSpec([None, 7], tf.int32),
+    )
+    dataset = (
+        rows.prefetch(1)  # the next epoch's plan is made while this one is read
+        .unbatch()
+        .map(read, num_parallel_calls=workers, deterministic=True)
+        # Clips of one batch follow one another and have the shape of their bucket.
+        .batch(config.batch_size, drop_remainder=config.drop_remainder)
+    )
+    if epochs is not None:
+        dataset = dataset.apply(
+            tf.data.experimental.assert_cardinality(plan.batches_per_epoch * epochs - batch)
+        )
+    if host_prefetch is None:
+        host_prefetch = default_host_prefetch(plan, int(tokens_of.max()))
+    return dataset.prefetch(host_prefetch)
+
+
+def default_host_prefetch(plan: BatchPlan, tokens: int) -> int:
+    """Batches held ready in host memory: half a second of hiccup at 100 batches/s, but at most a
+    twentieth of the memory that is free now."""
+    samples = int(plan.bucket_frames.max()) * plan.audio.hop_length + plan.conditioning_samples
+    batch_bytes = plan.config.batch_size * (2 * samples + 4 * tokens)
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    return int(np.clip(free // 20 // batch_bytes, 2, 50))
+
+
+def _rows(plan: BatchPlan, epoch: int, batch: int, epochs: int | None) -> Iterator[np.ndarray]:
+    number = epoch
+    while epochs is None or number < epoch + epochs:
+        this = plan.epoch(number)
+        size = this.clips.shape[1]
+        rows = np.stack(
+            [
+                this.clips,
+                this.crop_clips,
+                this.crop_start,
+                this.crop_samples,
+                np.repeat(this.bucket[:, None], size, 1),
+                np.full(this.clips.shape, number),
+                np.repeat(np.arange(len(this))[:, None], size, 1),
+            ],
+            axis=-1,
+        )
+        rows = rows[batch if number == epoch else 0 :].reshape(-1, 7)
+        yield rows[rows[:, _CLIP] >= 0].astype(np.int32)
+        number += 1
+
+
+def _bucket_tokens(texts: Texts, plan: BatchPlan) -> np.ndarray:
+    """Text length of every bucket: the longest text that can come into it. A clip may move up a
+    bucket to complete a batch, so a bucket has room for the texts of the shorter ones."""
+    longest = np.zeros(len(plan.bucket_frames), np.int64)
+    np.maximum.at(longest, plan.bucket_of, texts.lengths)
+    return np.maximum.accumulate(longest)
+
+
+def _clip_reader(corpus: Corpus, texts: Texts, plan: BatchPlan, samples_of, tokens_of):
+    paths = tf.constant(list(corpus.paths))
+    samples = tf.constant(corpus.samples, tf.int32)
+    offsets = tf.constant(corpus.data_offsets, tf.int32)
+    speakers = tf.constant(corpus.speaker_ids, tf.int32)
+    languages = tf.constant(corpus.language_ids, tf.int32)
+    token_ids = tf.constant(texts.ids, tf.int32)
+    token_starts = tf.constant(texts.starts, tf.int64)
+    token_counts = tf.constant(texts.lengths, tf.int32)
+    bucket_samples = tf.constant(samples_of, tf.int32)
+    bucket_tokens = tf.constant(tokens_of, tf.int32)
+    crop_size = plan.conditioning_samples
+    one_shape = len(samples_of) == 1
+    seed = plan.config.seed
+
+    def pcm(clip, start, count):
+        """`count` samples of a clip from `start` on. Cutting the bytes out is 5 times faster than
+        decode_wav, which goes through floats; manifest and header were compared beforehand."""
+        content = tf.io.read_file(paths[clip])
+        begin = offsets[clip] + 2 * start
+        whole = tf.debugging.Assert(
+            tf.strings.length(content) >= begin + 2 * count,
+            ["clip is shorter than when it was prepared; prepare the corpus again:", paths[clip]],
+        )
+        with tf.control_dependencies([whole]):
+            part = tf.strings.substr(content, begin, 2 * count)
+        return tf.io.decode_raw(part, tf.int16)
+
+    def padded(values, size):
+        return tf.pad(values, [[0, size - tf.shape(values)[0]]])
+
+    def read(row):
+        clip, bucket = row[_CLIP], row[_BUCKET]
+        waveform = padded(pcm(clip, 0, samples[clip]), bucket_samples[bucket])
+        crop = pcm(row[_CROP_CLIP], row[_CROP_START], row[_CROP_SAMPLES])
+        crop = tf.ensure_shape(padded(crop, crop_size), [crop_size])
+        start, count = token_starts[clip], token_counts[clip]
+        ids = padded(token_ids[start : start + tf.cast(count, tf.int64)], bucket_tokens[bucket])
+        if one_shape:
+            waveform = tf.ensure_shape(waveform, [int(samples_of[0])])
+            ids = tf.ensure_shape(ids, [int(tokens_of[0])])
+        return {
+            "waveform": waveform,
+            "waveform_lengths": samples[clip],
+            "text": ids,
+            "text_lengths": count,
+            "speaker": speakers[clip],
+            "language": languages[clip],
+            "conditioning": crop,
+            "conditioning_lengths": row[_CROP_SAMPLES],
+            "clip": clip,
+            "key": tf.stack([seed, row[_EPOCH], row[_BATCH]]),
+        }
+
+    return read

@@ -1,0 +1,48 @@
+"""The token ids of a corpus's texts, in one array that tf.data can cut from."""
+
+import dataclasses
+
+import numpy as np
+from absl import logging
+
+from myxtts import UserError
+from myxtts.corpus.manifest import Corpus
+from myxtts.text.vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """Text i is `ids[starts[i] : starts[i] + lengths[i]]`."""
+
+    ids: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        return self.ids[self.starts[i] : self.starts[i] + self.lengths[i]]
+
+
+def encode_texts(corpus: Corpus, vocabulary: Vocabulary, max_tokens: int) -> tuple[Corpus, Texts]:
+    """The texts of the corpus, and the corpus without clips whose text is too long for the model;
+    how many were left out is logged as a warning."""
+    encoded = [
+        np.array(vocabulary.encode(text, corpus.languages[language]), np.int32)
+        for text, language in zip(corpus.texts, corpus.language_ids, strict=True)
+    ]
+    lengths = np.array([len(ids) for ids in encoded], np.int32)
+    fits = np.flatnonzero(lengths <= max_tokens)
+    if not len(fits):
+        raise UserError(f"every text of the corpus has more than max_tokens={max_tokens} tokens")
+    if len(fits) < len(corpus):
+        first = int(np.flatnonzero(lengths > max_tokens)[0])
+        logging.warning(
+            "%d clips are left out, their texts have more than %d tokens (the first: %s with %d)",
+            len(corpus) - len(fits),
+            max_tokens,
+            corpus.paths[first],
+            lengths[first],
+        )
+        corpus, lengths = corpus.subset(fits), lengths[fits]
+        encoded = [encoded[i] for i in fits]
+    starts = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)])
+    return corpus, Texts(np.concatenate(encoded), starts, lengths)
