@@ -4,7 +4,17 @@
 
 #include "stream.h"
 
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
 namespace emulated_gpu {
+
+void WakeUpPrecisely() {
+#ifdef __linux__
+  prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds; 50 times as many otherwise
+#endif
+}
 
 Duration Account::Read() const {
   const Time now = Clock::now();

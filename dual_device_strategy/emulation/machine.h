@@ -34,6 +34,9 @@ inline int64_t Nanoseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
 }
 
+// For threads that sleep: wake up within microseconds of the time asked for.
+void WakeUpPrecisely();
+
 // Time spent on something, including what is still under way when it is read.
 class Account {
  public:

@@ -3,10 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
-
 namespace emulated_gpu {
 
 void Recording::Complete(Time time) {
@@ -113,9 +109,7 @@ void SP_Stream_st::Enqueue(Task task) {
 }
 
 void SP_Stream_st::Work() {
-#ifdef __linux__
-  prctl(PR_SET_TIMERSLACK, 1000);  // wake up within microseconds
-#endif
+  emulated_gpu::WakeUpPrecisely();
   std::unique_lock<std::mutex> lock(mutex_);
   worker_ = std::this_thread::get_id();
   for (;;) {

@@ -12,6 +12,16 @@
 #include <utility>
 #include <vector>
 
+// The headers of TensorFlow 2.19 want one of LLVM's, which the wheel does not
+// carry, for this class, which only CUDA's devices need.
+#if __has_include("xla/stream_executor/gpu/tma_metadata.h") && \
+    !__has_include("llvm/ADT/ArrayRef.h")
+#define XLA_STREAM_EXECUTOR_GPU_TMA_METADATA_H_
+namespace stream_executor::gpu {
+class TmaDescriptor {};
+}  // namespace stream_executor::gpu
+#endif
+
 #include "absl/strings/str_cat.h"
 #include "controls.h"
 #include "machine.h"

@@ -3,14 +3,14 @@
 //
 // It hands its tensors on without a copy, and so takes no memory.
 
-#include <cmath>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
-#include "tensorflow/core/platform/env.h"
 #include "tensorflow_device.h"
 
 namespace emulated_gpu {
@@ -19,40 +19,67 @@ namespace {
 using namespace tensorflow;  // NOLINT: this file is all about its classes
 
 // TensorFlow's graph optimizers would merge two equal calls, and compute one
-// with constant inputs while they optimize.  They leave an op alone whose name
-// says that it works in place.  Calling it stateful instead would keep
-// TensorFlow from running two of them at the same time on two devices, because
-// a function runs its stateful ops in order.
+// with constant inputs while they optimize.  Calling the op stateful would stop
+// them, and also keep TensorFlow from running two of them at the same time on
+// two devices, because a function runs its stateful ops in order.  So instead:
+// Grappler leaves an op alone whose name says that it works in place, the older
+// optimizer merges no two nodes whose attributes differ (`call`), and for its
+// folding of constants see IsFoldingConstants().
 constexpr char kOp[] = "TimedInPlace";
 
+// The time comes as microseconds in host memory or as milliseconds in device
+// memory, so that neither a number nor a computed time has to cross the link
+// before the op can be enqueued.
 REGISTER_OP("TimedInPlace")
     .Input("tensors: T")
-    .Input("ms: float")
+    .Input("host_us: hosts * int32")
+    .Input("device_ms: devices * float")
     .Output("same: T")
     .Attr("T: list(type) >= 1")
+    .Attr("hosts: int >= 0")
+    .Attr("devices: int >= 0")
+    .Attr("call: int")
     .SetShapeFn([](shape_inference::InferenceContext* context) {
       shape_inference::ShapeHandle scalar;
-      const int last = context->num_inputs() - 1;
-      TF_RETURN_IF_ERROR(context->WithRank(context->input(last), 0, &scalar));
-      for (int i = 0; i < last; ++i) {
-        context->set_output(i, context->input(i));
+      for (int i = 0; i < context->num_inputs(); ++i) {
+        if (i < context->num_outputs()) {
+          context->set_output(i, context->input(i));
+        } else {
+          TF_RETURN_IF_ERROR(context->WithRank(context->input(i), 0, &scalar));
+        }
       }
       return absl::OkStatus();
     });
 
-// Hands the tensors on and returns the milliseconds to take, or a negative
-// number after an error.
-float Forward(OpKernelContext* context) {
-  const int last = context->num_inputs() - 1;
-  const float ms = context->input(last).scalar<float>()();
-  if (!(ms >= 0) || std::isinf(ms)) {
-    context->CtxFailure(absl::InvalidArgumentError(
-        absl::StrCat("The time must be a number of milliseconds from 0 on, "
-                     "got ms=", ms)));
-    return -1;
+// A computed time that is no time is none: draws of a normal distribution may
+// well be negative.
+Duration FromMilliseconds(float ms) { return Seconds(ms > 0 ? 1e-3 * ms : 0); }
+
+struct Times {
+  Duration host{0};
+  std::vector<const float*> device_ms;
+};
+
+// Hands the tensors on and finds the times.
+Times Forward(OpKernelContext* context) {
+  Times times;
+  for (int i = 0; i < context->num_inputs(); ++i) {
+    if (i < context->num_outputs()) {
+      context->set_output(i, context->input(i));
+    } else if (context->input_dtype(i) == DT_INT32) {
+      times.host += std::chrono::microseconds(context->input(i).scalar<int>()());
+    } else {
+      times.device_ms.push_back(context->input(i).scalar<float>().data());
+    }
   }
-  for (int i = 0; i < last; ++i) context->set_output(i, context->input(i));
-  return ms;
+  return times;
+}
+
+// TensorFlow folds constants before it runs a graph, on a CPU device of its own
+// that no job has.  Folding gives up quietly on an op that fails there.
+bool IsFoldingConstants(OpKernelContext* context) {
+  const auto* device = dynamic_cast<const tensorflow::Device*>(context->device());
+  return device == nullptr || !device->parsed_name().has_job;
 }
 
 class TimedOnCpu : public AsyncOpKernel {
@@ -60,11 +87,20 @@ class TimedOnCpu : public AsyncOpKernel {
   using AsyncOpKernel::AsyncOpKernel;
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
-    const float ms = Forward(context);
-    if (ms <= 0) return done();
+    OP_REQUIRES_ASYNC(context, !IsFoldingConstants(context),
+                      absl::UnavailableError("Time passes in the run only."),
+                      done);
+    const Time begin = Clock::now();
+    const Times times = Forward(context);
+    Time end = begin + times.host;
+    for (const float* ms : times.device_ms) end += FromMilliseconds(*ms);
+    if (end == begin) return done();
     // A thread of its own: TensorFlow has as few as the machine has cores.
-    Env::Default()->SchedClosureAfter(static_cast<int64_t>(1e3 * ms),
-                                      std::move(done));
+    std::thread([end, done = std::move(done)] {
+      WakeUpPrecisely();
+      std::this_thread::sleep_until(end);
+      done();
+    }).detach();
   }
 };
 REGISTER_KERNEL_BUILDER(Name(kOp).Device(DEVICE_CPU), TimedOnCpu);
@@ -74,13 +110,16 @@ class TimedOnGpu : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    const float ms = Forward(context);
-    if (ms < 0) return;
     SP_Stream stream = ComputeStream(context);
     OP_REQUIRES(context, stream != nullptr,
                 absl::InternalError("The device has no compute stream."));
-    // As a CUDA kernel: enqueued, while the caller goes on.
-    stream->Push([=] { stream->Compute(Seconds(1e-3 * ms)); });
+    // As a CUDA kernel: enqueued while the caller goes on, and reading device
+    // memory in its turn.
+    stream->Push([stream, times = Forward(context)] {
+      Duration duration = times.host;
+      for (const float* ms : times.device_ms) duration += FromMilliseconds(*ms);
+      stream->Compute(duration);
+    });
   }
 };
 
@@ -90,7 +129,7 @@ void RegisterTimedOpOnGpu() {
   auto* definition = new KernelDef;  // the registrar takes ownership
   definition->set_op(kOp);
   definition->set_device_type(DEVICE_GPU);
-  definition->add_host_memory_arg("ms");
+  definition->add_host_memory_arg("host_us");
   auto* constraint = definition->add_constraint();
   constraint->set_name("T");
   for (DataType type :
