@@ -137,7 +137,7 @@ def why_gpus_are_missing(seen: int) -> str:
     if len(driver.gpus) <= seen:
         return found
     if hidden is not None:
-        return f"{found}, of which CUDA_VISIBLE_DEVICES={hidden} shows this process a part"
+        return f"{found}, and CUDA_VISIBLE_DEVICES={hidden} hides some from this process"
     if seen == 0:
         return (
             f"{found}, so TensorFlow most likely lacks its CUDA libraries: "

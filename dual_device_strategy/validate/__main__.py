@@ -1,8 +1,8 @@
 """The command: sections in order, exit code 0 only if every check passed."""
 
-import contextlib
 import json
 import sys
+from pathlib import Path
 
 from absl import flags
 
@@ -20,14 +20,16 @@ _JSON = flags.DEFINE_string("json", None, "Write the report to this file as JSON
 
 
 def main(_) -> None:
-    with contextlib.ExitStack() as files:
-        if _JSON.value:
-            with command.mistakes_told(OSError):
-                file = files.enter_context(open(_JSON.value, "w"))
-        command.start_emulation()
-        report = validate()
-        if _JSON.value:
-            json.dump(report.as_json(), file, indent=2)
+    command.start_emulation()
+    report = validate()
+    if _JSON.value:
+        try:
+            Path(_JSON.value).write_text(json.dumps(report.as_json(), indent=2))
+        except OSError as error:
+            sys.exit(
+                f"--json={_JSON.value} cannot be written ({error.strerror}): name a file in a "
+                "folder that exists."
+            )
     sys.exit(1 if report.failed else 0)
 
 
@@ -45,7 +47,7 @@ def validate() -> Report:
             ("Transfer", transfer),
             ("Pipeline", pipeline),
         ):
-            with report.section(title, "report this with the log above"):
+            with report.section(title, "do what it says, or report it with the log above"):
                 section.check(report, devices)
     print(report.summary())
     return report

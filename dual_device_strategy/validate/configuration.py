@@ -83,7 +83,7 @@ def _where_bytes_arrive(device):
             before = topology.read_topology().gpus
             with tf.device(device.logical):
                 held = tf.zeros([_PROBE_MB, 1 << 18])
-            held[0, 0].numpy()
+                held[0, 0].numpy()
             after = topology.read_topology().gpus
         except topology.UnknownTopologyError:
             return None

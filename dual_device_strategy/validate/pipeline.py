@@ -68,8 +68,12 @@ def check(report: Report, devices: Devices) -> None:
     )
     report.note(f"{best.waiting:.0%} of the time waiting for data", waiting=best.waiting)
     if best.busy:
-        data, model = (best.busy[device.physical] for device in (devices.data, devices.model))
-        report.note(f"busy: data device {data:.0%}, model device {model:.0%}")
+        shares = [
+            f"{device.role} device {best.busy[device.physical]:.0%}"
+            for device in (devices.data, devices.model)
+            if device.kind == "GPU"
+        ]
+        report.note(f"busy: {', '.join(shares)}")
 
 
 def _measure(strategy, prepare, train) -> Round:

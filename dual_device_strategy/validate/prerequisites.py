@@ -12,24 +12,7 @@ OLDEST_TENSORFLOW = (2, 16)
 
 
 def check(report: Report) -> None:
-    # Not at the top: with another backend that is not installed, importing Keras fails, and that
-    # has to become a line of the report.
-    import keras
-
-    versions = f"TensorFlow {tf.__version__}, Keras {keras.__version__}"
-    report.check(
-        _version(tf.__version__) >= OLDEST_TENSORFLOW and _version(keras.__version__) >= (3,),
-        versions,
-        remedy="pip install --upgrade 'tensorflow>=2.16' 'keras>=3'",
-        tensorflow=tf.__version__,
-        keras=keras.__version__,
-    )
-    backend = keras.backend.backend()
-    report.check(
-        backend == "tensorflow",
-        f"Keras runs on {backend}",
-        remedy="set KERAS_BACKEND=tensorflow in the environment, or in ~/.keras/keras.json",
-    )
+    _check_versions(report)
     gpus = tf.config.list_physical_devices("GPU")
     if emulation.active():
         report.note(f"{len(gpus)} emulated GPUs: figures show overlap and placement, not speed")
@@ -37,6 +20,25 @@ def check(report: Report) -> None:
     _check_gpus(report, gpus)
     if len(gpus) > 1:
         _note_links(report)
+
+
+def _check_versions(report):
+    use_tensorflow = "set KERAS_BACKEND=tensorflow in the environment, or in ~/.keras/keras.json"
+    # Not at the top: Keras fails to import when it is told to use a backend that is not there.
+    try:
+        import keras
+    except ImportError as error:
+        report.check(False, f"Keras does not import: {error}", remedy=use_tensorflow)
+        return
+    report.check(
+        _version(tf.__version__) >= OLDEST_TENSORFLOW and _version(keras.__version__) >= (3,),
+        f"TensorFlow {tf.__version__}, Keras {keras.__version__}",
+        remedy="pip install --upgrade 'tensorflow>=2.16' 'keras>=3'",
+        tensorflow=tf.__version__,
+        keras=keras.__version__,
+    )
+    backend = keras.backend.backend()
+    report.check(backend == "tensorflow", f"Keras runs on {backend}", remedy=use_tensorflow)
 
 
 def _check_gpus(report, gpus):
@@ -62,10 +64,10 @@ def _check_gpus(report, gpus):
     if not tf.test.is_built_with_cuda():
         remedy = "this TensorFlow was built without CUDA: pip uninstall tensorflow-cpu; " + remedy
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if hidden is not None:
-        remedy = f"CUDA_VISIBLE_DEVICES={hidden} hides GPUs: unset it, or name existing ones in it"
-    report.check(bool(gpus) or not driver.gpus, seen, remedy=remedy, seen=len(gpus))
-    if gpus and len(gpus) < len(driver.gpus):
+    report.check(
+        bool(gpus) or not driver.gpus or hidden is not None, seen, remedy=remedy, seen=len(gpus)
+    )
+    if (gpus or hidden is not None) and len(gpus) < len(driver.gpus):
         report.note(topology.why_gpus_are_missing(len(gpus)))
 
 

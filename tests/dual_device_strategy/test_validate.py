@@ -5,14 +5,21 @@ Things are broken from outside: a fake driver, a wrong device, a patched strateg
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy
+from dual_device_strategy import DataModelSplitStrategy, emulation, topology
 from dual_device_strategy.devices import Device, Devices
-from dual_device_strategy.validate import configuration, pipeline, placement, transfer
+from dual_device_strategy.validate import (
+    configuration,
+    pipeline,
+    placement,
+    prerequisites,
+    transfer,
+)
 from dual_device_strategy.validate.report import Report, Status
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -108,6 +115,55 @@ def test_bytes_that_arrive_on_another_card_than_promised_fail_the_configuration(
         "what is sent to GPU:1 arrives on physical GPU 1",
     ]
     assert failures(report)[0][1].startswith("expected physical GPU 1: start nothing of TensorFlow")
+
+
+@pytest.fixture
+def four_real_gpus(monkeypatch):
+    """Emulated GPUs pass for real ones, and a fake driver tells of two more and of their links."""
+    monkeypatch.setattr(emulation, "active", lambda: None)
+    monkeypatch.syspath_prepend(str(FAKE_DRIVER))
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    layout = {"gpus": ["NVIDIA A"] * 4, "links": {"2-3": "nvlink", "0-1": "socket"}}
+    monkeypatch.setenv("FAKE_NVML", json.dumps(layout))
+    addresses = [f"0000:{number}0:00.0" for number in (1, 2, 3, 4)]
+    monkeypatch.setattr(topology, "cuda_bus_ids", lambda: addresses)
+    yield
+    sys.modules.pop("pynvml", None)
+
+
+def test_the_better_pair_of_four_gpus_is_told_with_the_reason(four_real_gpus, monkeypatch):
+    report = Report()
+    configuration.check(report, lambda: PAIR)
+    assert [line.text for line in report.lines if "better" in line.text] == [
+        "GPUs 0 and 1 are joined by the same processor socket; 2 and 3 would be better, joined by "
+        "NVLink"
+    ]
+    assert any("does not tell which card" in line.text for line in report.lines)
+
+    two = tf.config.list_physical_devices("GPU")
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: two * 2)
+    prerequisites.check(report)
+    assert not failures(report)
+    texts = [line.text for line in report.lines]
+    assert "the better pair is 2 and 3, joined by NVLink" in texts
+    assert any(
+        text.startswith("GPUs joined: 0 and 1 by the same processor socket; 0 and 2 by different")
+        for text in texts
+    )
+
+
+def test_a_limit_beyond_the_cards_memory_fails_the_configuration(four_real_gpus, monkeypatch):
+    limit = [tf.config.LogicalDeviceConfiguration(memory_limit=32768)]
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: limit)
+    report = Report()
+    configuration.check(report, lambda: PAIR)
+    assert failures(report) == [
+        (
+            f"{name}: limit 32768 MB of the card's 24576 MB",
+            f"give less than 24576 MB for {name}",
+        )
+        for name in ("GPU:0", "GPU:1")
+    ]
 
 
 def test_a_strategy_on_the_wrong_device_fails_the_placement(monkeypatch):
