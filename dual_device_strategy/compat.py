@@ -65,6 +65,11 @@ def inputs_of(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
     return dataset._inputs()
 
 
+def graphs_of(dataset: tf.data.Dataset) -> list[tf.Graph]:
+    """The graphs of the functions that `dataset` itself applies."""
+    return [function.function.graph for function in dataset._functions()]
+
+
 def traced_map_function(dataset: tf.data.Dataset) -> tf.types.experimental.ConcreteFunction:
     """The function of a `map`, over the flat tensors of an element."""
     return dataset._map_func.function

@@ -1,6 +1,6 @@
 """`on_data_device`: the part of a tf.data pipeline that runs on the data device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -31,6 +31,10 @@ def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
         mapped = dataset.map(fn, name="on_data_device")
         mapped.runs_on_data_device = True
+        graph = tf.compat.v1.get_default_graph()
+        while graph is not None:  # so that a dataset with this hidden in its function is known
+            graph.runs_on_data_device = True
+            graph = getattr(graph, "outer_graph", None)
         return mapped
 
     return apply
@@ -52,17 +56,20 @@ def split(dataset: tf.data.Dataset, data_device: str):
 
     Where the data device is the host itself there is nothing to split.
     """
-    if data_device == compat.host_of(data_device) or not _has_front_end(dataset):
+    if data_device == compat.host_of(data_device):
         return dataset, None, dataset.element_spec
+    _refuse_hidden(dataset)
     behind = []
     node = dataset
     while _has_front_end(node):
         inputs = compat.inputs_of(node)
         kind = type(node).__name__
         if len(inputs) != 1 or not (kind in _MAPS or kind in _BEFORE_THE_FRONT_END):
-            raise ValueError(_refusal(kind))
+            raise ValueError(_refusal(node))
         behind.append(node)
         (node,) = inputs
+    if not behind:
+        return dataset, None, dataset.element_spec
     host, functions = node, []
     for op in reversed(behind):
         kind = type(op).__name__
@@ -79,18 +86,34 @@ def split(dataset: tf.data.Dataset, data_device: str):
     return host, front_end, dataset.element_spec
 
 
-def _has_front_end(dataset: tf.data.Dataset) -> bool:
+def _nodes(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+    """`dataset` and all that it is made from."""
     waiting = [dataset]
     while waiting:
         node = waiting.pop()
-        if getattr(node, "runs_on_data_device", False):
-            return True
+        yield node
         waiting.extend(compat.inputs_of(node))
-    return False
 
 
-def _refusal(kind: str) -> str:
-    name = kind.strip("_").removesuffix("Dataset")
+def _has_front_end(dataset: tf.data.Dataset) -> bool:
+    return any(getattr(node, "runs_on_data_device", False) for node in _nodes(dataset))
+
+
+def _refuse_hidden(dataset: tf.data.Dataset) -> None:
+    for node in _nodes(dataset):
+        if any(getattr(graph, "runs_on_data_device", False) for graph in compat.graphs_of(node)):
+            raise ValueError(
+                f"on_data_device() was applied inside the function of {_name(node)}, which runs "
+                "on the host; apply it to the dataset that is distributed instead"
+            )
+
+
+def _name(dataset: tf.data.Dataset) -> str:
+    return type(dataset).__name__.strip("_").removesuffix("Dataset")
+
+
+def _refusal(dataset: tf.data.Dataset) -> str:
+    name = _name(dataset)
     return (
         f"the dataset has a {name} operation behind on_data_device(), which would have to run on "
         f"the host; put it before: dataset.{name.lower()}(...).apply(on_data_device(fn)). "
