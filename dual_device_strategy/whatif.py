@@ -1,0 +1,209 @@
+"""What a step would take with other slots, batch sizes, bandwidth or model devices.
+
+A discrete-event simulation of the stages of `staging.py`.  Each stage takes the next batch when
+three things are true: the stage before has one, there is room behind, and it is done with the one
+before.  So every event is the latest of a few earlier ones, and batch after batch is computed
+without a queue of events:
+
+>>> stages = Stages(host=5, front_end=30, transfer=1, step=20)
+>>> predict(stages).step_ms
+30.0
+>>> round(predict(stages.with_batch(0.5, fixed={"step": 4})).step_ms, 1)
+15.0
+
+Times are in milliseconds, from `dual_device_strategy.profile` or made up.  A stage whose time
+varies is given a sequence of its times, from which the simulation draws.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+STAGES = ("host", "copy", "front_end", "transfer", "step")
+Times = float | Sequence[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stages:
+    """Milliseconds that each stage takes for a batch: one figure, or a sequence to draw from.
+
+    Attributes:
+      host: the host pipeline.
+      copy: from the host to the data device.
+      front_end: what `on_data_device` was given.
+      transfer: from the data device to the model device.
+      step: the training step, its dispatch and the reading of its result included.
+    """
+
+    host: Times = 0.0
+    copy: Times = 0.0
+    front_end: Times = 0.0
+    transfer: Times = 0.0
+    step: Times = 0.0
+
+    def __post_init__(self):
+        for name in STAGES:
+            times = np.asarray(getattr(self, name), float)
+            if times.ndim > 1 or not times.size or not (np.isfinite(times) & (times >= 0)).all():
+                raise ValueError(
+                    f"{name} must be a time in ms, or a sequence of some, got "
+                    f"{name}={getattr(self, name)!r}"
+                )
+
+    def mean(self, name: str) -> float:
+        return float(np.mean(getattr(self, name)))
+
+    @property
+    def of_data_device(self) -> float:
+        """What the data device needs for a batch: it copies and computes in turns."""
+        return self.mean("copy") + self.mean("front_end")
+
+    @property
+    def limit(self) -> float:
+        """No number of slots makes a step shorter than the slowest stage."""
+        return max(
+            self.mean("host"), self.of_data_device, self.mean("transfer"), self.mean("step")
+        )
+
+    def with_batch(self, factor: float, fixed: Mapping[str, float] | None = None) -> "Stages":
+        """The stages for batches `factor` times as large.
+
+        `fixed` says how many milliseconds of a stage do not depend on the batch size (a line
+        through the times of two batch sizes tells); without it all of a stage's time does.
+        """
+        fixed = fixed or {}
+
+        def scale(name):
+            times = np.asarray(getattr(self, name), float)
+            kept = np.minimum(times, fixed.get(name, 0.0))
+            return kept + factor * (times - kept)
+
+        return Stages(**{name: scale(name) for name in STAGES})
+
+    def with_bandwidth(self, factor: float) -> "Stages":
+        """The stages on links `factor` times as fast."""
+        faster = {name: np.asarray(getattr(self, name)) / factor for name in ("copy", "transfer")}
+        return dataclasses.replace(self, **faster)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What the simulation saw once the pipeline was full.
+
+    Attributes:
+      step_ms: mean time of a step.
+      variation: standard deviation of step times, over their mean.
+      wait_share: share of the time that the step waited for its batch.
+      ready: mean number of READY batches when the step asked.
+      spans: for each batch, stage -> (begin, end) in ms since the start; "ready" is the time it
+        waited for the step.
+    """
+
+    step_ms: float
+    variation: float
+    wait_share: float
+    ready: float
+    spans: list[dict[str, tuple[float, float]]] = dataclasses.field(repr=False)
+
+
+def predict(
+    stages: Stages,
+    *,
+    slots: int = 3,
+    model_devices: int = 1,
+    steps: int = 400,
+    host_buffer: int = 8,
+    dispatch_ms: float = 0.5,
+    seed: int = 0,
+) -> Prediction:
+    """Simulates `steps` steps.
+
+    Args:
+      stages: the stages' times.
+      slots: as of `DataModelSplitStrategy`.
+      model_devices: with more than one, each takes a batch of its own on every step.
+      steps: how many steps; more for stages that vary much.
+      host_buffer: how many batches the host pipeline prefetches.
+      dispatch_ms: how long after a step got its batch the device has its work.  A transfer that
+        is asked for later than that waits for the step to end: TensorFlow's device-to-device copy
+        waits for what is queued on the receiver.
+      seed: of the draws.
+    """
+    if slots < 2:
+        raise ValueError(f"slots must be at least 2 (one preparing, one training), got {slots}")
+    if model_devices < 1 or steps < 20:
+        raise ValueError(
+            f"at least one model device and 20 steps are needed, got "
+            f"model_devices={model_devices}, steps={steps}"
+        )
+    ready_slots, m = slots - 2, model_devices
+    batches = steps * m
+    random = np.random.default_rng(seed)
+    host, copy, front_end, transfer = (
+        _draws(getattr(stages, name), batches, random) for name in STAGES[:4]
+    )
+    step = _draws(stages.step, steps, random)
+
+    made, asked, prepared, taken, arrived = ([0.0] * batches for _ in range(5))
+    begun, ended = [0.0] * steps, [0.0] * steps
+    spans = []
+
+    def before(times, i, gap=1):
+        return times[i - gap] if i >= gap else 0.0
+
+    for s in range(steps):
+        asks = before(ended, s)
+        for i in range(s * m, s * m + m):
+            # The host makes a batch when the buffer has room: one was asked for by the data stage.
+            host_begin = max(before(made, i), before(asked, i, host_buffer))
+            made[i] = host_begin + host[i]
+            # The data stage asks when the batch before has been taken; the work is asynchronous.
+            asked[i] = max(before(taken, i), before(asked, i), made[i])
+            data_begin = max(asked[i], before(prepared, i))
+            prepared[i] = data_begin + copy[i] + front_end[i]
+            # The model stage asks when a READY slot is free; without one, when the step asks.
+            room = before(begun, s, ready_slots) if ready_slots else asks
+            taken[i] = max(room, before(arrived, i, m), asked[i])
+            copy_begin = max(taken[i], prepared[i])
+            queued = s - 1
+            while queued >= 0 and begun[queued] + dispatch_ms > taken[i]:
+                queued -= 1
+            if queued >= 0:
+                copy_begin = max(copy_begin, ended[queued])
+            arrived[i] = copy_begin + transfer[i]
+            spans.append(
+                {
+                    "host": (host_begin, made[i]),
+                    "copy": (data_begin, data_begin + copy[i]),
+                    "front_end": (data_begin + copy[i], prepared[i]),
+                    "transfer": (copy_begin, arrived[i]),
+                }
+            )
+        begun[s] = max(asks, *arrived[s * m : s * m + m])
+        ended[s] = begun[s] + step[s]
+        for span in spans[-m:]:
+            span["ready"] = (span["transfer"][1], begun[s])
+            span["step"] = (begun[s], ended[s])
+
+    full = min(steps // 4, 50)  # steps until the pipeline is full
+    asks = np.array([0.0, *ended[:-1]])
+    lasting = np.diff(ended)[full - 1 :]
+    waiting = (np.array(begun) - asks)[full:]
+    ready = [
+        np.sum(np.array(arrived[s * m : (s + 1 + ready_slots) * m]) <= asks[s]) / m
+        for s in range(full, steps)
+    ]
+    mean = float(np.mean(lasting))
+    return Prediction(
+        step_ms=mean,
+        variation=float(np.std(lasting) / mean) if mean else 0.0,
+        wait_share=float(np.mean(waiting) / mean) if mean else 0.0,
+        ready=float(np.mean(ready)),
+        spans=spans,
+    )
+
+
+def _draws(times: Times, count: int, random) -> list[float]:
+    times = np.atleast_1d(np.asarray(times, float))
+    return (random.choice(times, count) if times.size > 1 else np.repeat(times, count)).tolist()
