@@ -206,8 +206,6 @@ def test_an_op_that_needs_cuda_says_so_in_a_sentence():
     weights = tf.ones([100])
     with (
         tf.device("/GPU:0"),
-        pytest.raises(
-            tf.errors.OpError, match=r"(?s)CudnnRNN.*(emulated GPU|no registered kernels)"
-        ),
+        pytest.raises(tf.errors.OpError, match=r"(?s)CudnnRNN.*(emulated GPU|no regist)"),
     ):
         tf.raw_ops.CudnnRNN(input=x, input_h=x, input_c=x, params=weights)
