@@ -10,7 +10,7 @@ from dual_device_strategy.devices import Device, Devices
 from dual_device_strategy.validate.report import Report
 
 # Enough to stand out in the driver's account of a GPU's memory, which others use as well.
-_PROBE_MB = 256
+_PROBE_MB = 64
 _START_RUNTIME_LATER = (
     "start nothing of TensorFlow before configure_devices, and set devices nowhere else"
 )
