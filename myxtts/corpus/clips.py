@@ -166,33 +166,41 @@ def _decode(path: Path, settings: PrepareConfig) -> tuple[np.ndarray, int]:
     """(samples as float32 [frames, channels], sample rate); long files are not read to the end."""
     import soundfile
 
+    opened = False
     try:
         with soundfile.SoundFile(path) as file:
+            opened = True
             rate, stated = file.samplerate, file.frames
             if stated > settings.max_seconds * rate and path.suffix.lower() != ".mp3":
                 raise BadClip(*_too_long(stated / rate, settings))
             # A second more than allowed tells a long clip; mp3s do not always know their length.
             audio = file.read(int((settings.max_seconds + 1) * rate), "float32", always_2d=True)
     except soundfile.SoundFileError as error:
-        raise BadClip("unreadable", _one_line(error)) from None
+        reason = "truncated" if opened else "unreadable"
+        raise BadClip(reason, _one_line(error)) from None
     if len(audio) > settings.max_seconds * rate:
         raise BadClip(*_too_long(max(stated, len(audio)) / rate, settings))
+    if _ogg_is_cut(path):
+        raise BadClip("truncated", "the page that ends the stream is missing")
     if len(audio) == 0:
         raise BadClip("empty", "no samples")
-    if len(audio) < stated or _ogg_is_cut(path):
+    if len(audio) < stated:
         raise BadClip("truncated", f"{len(audio)} of {stated} samples could be decoded")
     return audio, rate
 
 
 def _ogg_is_cut(path: Path) -> bool:
-    """An Ogg stream that ends without its end-of-stream page lost what came after."""
+    """An Ogg stream ends with a page marked as its last; without all of it something is lost."""
     with open(path, "rb") as file:
         if file.read(4) != b"OggS":
             return False
         file.seek(max(0, path.stat().st_size - 65307 - 255))  # no page is longer
         tail = file.read()
     last = tail.rfind(b"OggS")
-    return last < 0 or len(tail) < last + 6 or not tail[last + 5] & 4
+    if last < 0 or len(tail) < last + 27 or not tail[last + 5] & 4:
+        return True
+    sizes = tail[last + 27 : last + 27 + tail[last + 26]]
+    return len(tail) < last + 27 + tail[last + 26] + sum(sizes)
 
 
 def _too_long(seconds: float, settings: PrepareConfig) -> tuple[str, str]:

@@ -144,7 +144,7 @@ _RULES: list[tuple[re.Pattern, object]] = [
     (re.compile(pattern, re.IGNORECASE), spoken)
     for pattern, spoken in (
         # After a name it is a street, before one a saint.
-        (r"(?<=[a-z]\s)St\.(?!\s[A-Z])", lambda m: "street" if m[0][0] == "S" else m[0]),
+        (r"(?-i:(?<=[a-z]\s)St\.(?!\s[A-Z]))", "street"),
         (r"\b\d+(?:\.\d+){2,}\b", lambda m: " point ".join(_say(n) for n in m[0].split("."))),
         (r"\be\.\s?g\.", "for example"),
         (r"\bi\.\s?e\.", "that is"),
