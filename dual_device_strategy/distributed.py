@@ -1,12 +1,14 @@
 """What `experimental_distribute_dataset` returns: TensorFlow's classes over staged batches."""
 
 import copy
+import weakref
 
 import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.front_end import split
-from dual_device_strategy.progress import Progress
+from dual_device_strategy.out_of_memory import explained, size_of
+from dual_device_strategy.progress import Progress, Stopwatch
 from dual_device_strategy.staging import component_specs, stage
 
 
@@ -14,10 +16,12 @@ class StagedIterator(compat.DistributedIterator):
     """An iterator over staged batches; usable eagerly, and as an argument of a tf.function.
 
     `arrivals`, where the strategy counts them, is a function that tells how many of its batches
-    have reached the model device; less those taken, so many are READY.
+    have reached the model device; less those taken, so many are READY.  `progress` has all that
+    is counted.
     """
 
     arrivals = None
+    progress = None
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class StagedIterator(compat.DistributedIterator):
             enable_get_next_as_optional=enable_get_next_as_optional,
             options=options,
         )
+        self._batch_size = None
         self._spec = StagedIteratorSpec(
             input_workers, element_spec, strategy, options, cardinality, enable_get_next_as_optional
         )
@@ -51,10 +56,17 @@ class StagedIterator(compat.DistributedIterator):
                         "next(iterator) was called inside the function given to strategy.run(); "
                         "call it outside: strategy.run(step, args=(next(iterator),))"
                     )
-        return self._packed(self._iterators[0].get_next())
+        try:
+            flat = self._timed(self._iterators[0].get_next)
+        except tf.errors.ResourceExhaustedError as error:
+            batch = self._batch_size or size_of(component_specs(self._element_spec))
+            raise explained(error, self._strategy, batch) from None
+        if self._batch_size is None and tf.executing_eagerly():
+            self._batch_size = size_of(flat)
+        return self._packed(flat)
 
     def get_next_as_optional(self):
-        optional = self._iterators[0].get_next_as_optional()
+        optional = self._timed(self._iterators[0].get_next_as_optional)
         if all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(self._element_spec)):
             spec = self._element_spec
             if self._cardinality != tf.data.INFINITE_CARDINALITY:
@@ -66,6 +78,18 @@ class StagedIterator(compat.DistributedIterator):
             lambda: tf.experimental.Optional.from_value(self._packed(optional.get_value())),
             lambda: tf.experimental.Optional.empty(self._element_spec),
         )
+
+    def _timed(self, get_next):
+        """Calls it; in a graph, where nobody else could, times the wait if it is to be counted."""
+        waiting = self._strategy.extended.waiting
+        if waiting is None or tf.executing_eagerly():
+            return get_next()
+        with tf.control_dependencies([waiting.start()]):
+            got = get_next()
+        tensors = compat.variant_of(got) if isinstance(got, tf.experimental.Optional) else got
+        with tf.control_dependencies([t.op for t in tf.nest.flatten(tensors)]):
+            waiting.stop()
+        return got
 
     def _packed(self, flat):
         if isinstance(self._element_spec, tf.TensorSpec):
@@ -128,6 +152,8 @@ class StagedDataset(compat.DistributedDataset):
         self._progress = None
         if extended.warm_up or extended.counts_arrivals:
             self._progress = Progress.on(worker)
+        if extended.counts_arrivals and extended.waiting is None:
+            extended.waiting = Stopwatch.on(worker)
         self._cloned_datasets = [
             stage(
                 host,
@@ -162,7 +188,9 @@ class StagedDataset(compat.DistributedDataset):
             iterator,
         )
         if self._progress and tf.executing_eagerly():
+            staged.progress = self._progress
             staged.arrivals = self._progress.arrivals()
+            self._strategy.extended.last_iterator = weakref.ref(staged)
             if self._warm_up:
                 self._progress.wait_until(self._ready_slots)
         return staged

@@ -10,12 +10,41 @@ from dual_device_strategy import compat
 
 
 @dataclasses.dataclass(frozen=True)
+class Stopwatch:
+    """Adds up, inside a graph, how long something took; for one thing at a time."""
+
+    begun: tf.Variable
+    total: tf.Variable
+    count: tf.Variable
+
+    @classmethod
+    def on(cls, host: str) -> "Stopwatch":
+        zero = tf.constant(0, tf.float64)
+        return cls(
+            compat.host_variable(zero, host),
+            compat.host_variable(zero, host),
+            compat.host_variable(tf.constant(0, tf.int64), host),
+        )
+
+    def start(self) -> tf.Operation:
+        with tf.device(self.begun.device):
+            return self.begun.assign(tf.timestamp(), read_value=False)
+
+    def stop(self) -> tf.Operation:
+        with tf.device(self.begun.device):
+            added = self.total.assign_add(tf.timestamp() - self.begun, read_value=False)
+            with tf.control_dependencies([added]):
+                return self.count.assign_add(1, read_value=False)
+
+
+@dataclasses.dataclass(frozen=True)
 class Progress:
     """What the stages of one dataset count, in variables on the host."""
 
     started: tf.Variable  # batches asked of the host pipeline
     ended: tf.Variable  # whether the host pipeline has said that it has no more
     arrived: tf.Variable  # batches that reached the model device
+    host: Stopwatch  # the data stage's waiting for the host pipeline
 
     @classmethod
     def on(cls, host: str) -> "Progress":
@@ -24,15 +53,18 @@ class Progress:
             compat.host_variable(zero, host),
             compat.host_variable(False, host),
             compat.host_variable(zero, host),
+            Stopwatch.on(host),
         )
 
     def get_next_counted(self, iterator, types, shapes) -> list[tf.Tensor]:
         """The host iterator's next flat element; notes that it was asked, and its end."""
-        with tf.control_dependencies([self.started.assign_add(1)]):
+        with tf.control_dependencies([self.started.assign_add(1), self.host.start()]):
             optional = tf.raw_ops.IteratorGetNextAsOptional(
                 iterator=iterator, output_types=types, output_shapes=shapes
             )
         has_value = tf.raw_ops.OptionalHasValue(optional=optional)
+        with tf.control_dependencies([optional]):
+            self.host.stop()
         with tf.control_dependencies([self.ended.assign(tf.logical_not(has_value))]):
             return tf.cond(
                 has_value,

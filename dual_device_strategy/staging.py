@@ -29,6 +29,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.out_of_memory import PREPARING, READY
 from dual_device_strategy.progress import Progress
 
 _ITERATOR = tf.TensorSpec([], tf.resource)
@@ -48,7 +49,8 @@ class Pull(tf.data.Dataset):
     `transform`, a function over lists of flat tensors, runs on the current device and makes an
     element of `element_spec` of each.  With `unpack`, ragged and sparse tensors travel as their
     component tensors: TensorFlow's kernels would rebuild them from a variant in host memory.
-    `get_next` runs on the source device, `arrived` is called with what came.
+    `get_next` runs on the source device, `arrived` is called with what came; `name` stands in
+    TensorFlow's error messages.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Pull(tf.data.Dataset):
         transform: Callable | None = None,
         element_spec=None,
         unpack: bool = False,
+        name: str,
         get_next: Callable = _get_next,
         arrived: Callable | None = None,
     ):
@@ -84,6 +87,10 @@ class Pull(tf.data.Dataset):
         remote_start, remote_next = _trace(start), _trace(get_next_there, _ITERATOR)
 
         def pull(iterator):
+            with tf.name_scope(name):
+                return pull_in_scope(iterator)
+
+        def pull_in_scope(iterator):
             flat = tf.raw_ops.RemoteCall(
                 target=target,
                 args=[iterator, *remote_next.captured_inputs],
@@ -172,7 +179,8 @@ def stage(
                 host_device,
                 transform=front_end,
                 element_spec=front_end_spec,
-                get_next=progress.get_next_counted if warm_up else _get_next,
+                name=PREPARING,
+                get_next=progress.get_next_counted if progress else _get_next,
             ).with_options(_stage_options(warm_up))
         if prepared_slots:
             prepared = prepared.prefetch(prepared_slots)
@@ -181,6 +189,7 @@ def stage(
             prepared,
             data_device,
             unpack=True,
+            name=READY,
             arrived=progress.count_arrival if progress else None,
         )
         if ready_slots:

@@ -8,6 +8,7 @@ from absl import logging
 
 from dual_device_strategy import compat
 from dual_device_strategy.distributed import StagedDataset
+from dual_device_strategy.out_of_memory import explained, size_of
 
 
 class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
@@ -88,6 +89,15 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
             self, SplitExtended(self, data_device, model_device, slots, bool(warm_up))
         )
 
+    def run(self, fn, args=(), kwargs=None, options=None):
+        """Runs `fn` on the model device, as `OneDeviceStrategy.run` does."""
+        try:
+            return super().run(fn, args, kwargs, options)
+        except tf.errors.ResourceExhaustedError as error:
+            tensors = tf.nest.flatten((args, kwargs), expand_composites=True)
+            batch = size_of([t for t in tensors if tf.is_tensor(t)])
+            raise explained(error, self, batch) from None
+
 
 class SplitExtended(compat.OneDeviceExtended):
     """The one replica is on the model device; the data device feeds it."""
@@ -98,6 +108,9 @@ class SplitExtended(compat.OneDeviceExtended):
         self.slots = slots
         self.warm_up = warm_up
         self.counts_arrivals = False  # set it before a dataset is distributed
+        # Where arrivals are counted: the waiting for batches inside tf.functions (a Stopwatch),
+        # and a weak reference to the last iterator made.
+        self.waiting, self.last_iterator = None, lambda: None
         self._scopes = threading.local()
 
     @contextlib.contextmanager

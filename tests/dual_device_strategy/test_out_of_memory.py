@@ -1,0 +1,54 @@
+"""A device without room: the error says which device, which stage, how much, what to change."""
+
+import pytest
+
+PROGRAM = """
+import tensorflow as tf
+from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
+
+memory, work = {memory}, {work!r}
+emulation.start(gpus=2, memory_mb=memory)
+strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+dataset = tf.data.Dataset.range(6).map(lambda i: tf.fill([2_500_000], tf.cast(i, tf.float32)))
+if work == "preparing":
+    dataset = dataset.apply(on_data_device(lambda x: tf.stack([x] * 4)))
+kept = []
+
+@tf.function
+def step(x):
+    return tf.reduce_sum(tf.concat([x] * 9, 0)) if work == "training" else x[0]
+
+iterator = iter(strategy.experimental_distribute_dataset(dataset))
+try:
+    for _ in range(6):
+        kept.append(next(iterator))
+        strategy.run(step, args=(kept[-1],))
+        if work != "ready":
+            kept.clear()
+    print("no error")
+except tf.errors.ResourceExhaustedError as error:
+    print(error.message.splitlines()[0])
+    print("SCOPES", *[s for s in ("PREPARING_on", "READY_on") if s in error.message])
+kept.clear()
+with tf.device("GPU:1"):
+    print("alive", float(tf.reduce_sum(tf.ones([1000]))))
+"""
+
+
+@pytest.mark.parametrize(
+    "work, memory, device, size, remedy",
+    [
+        ("preparing", [30, 200], "GPU:0", "40,000,000", "front end lighter"),
+        ("ready", [200, 30], "GPU:1", "10,000,000", "fewer slots (now slots=3)"),
+        ("training", [200, 40], "GPU:1", "10,000,000", "the model smaller"),
+    ],
+)
+def test_the_error_names_device_stage_bytes_and_remedy(
+    run_python, work, memory, device, size, remedy
+):
+    done = run_python(PROGRAM.format(memory=memory, work=work))
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Out of memory while "), done.stdout + done.stderr[-2000:]
+    for word in (work.upper(), device, size + " bytes", remedy):
+        assert word in lines[0]
+    assert lines[-1] == "alive 1000.0"
