@@ -87,19 +87,17 @@ def test_a_gpu_that_does_not_exist_fails_the_configuration_and_ends_the_report(v
     assert "3. Model" not in done.stdout
 
 
-def test_a_wrong_number_of_emulated_gpus_is_one_sentence_and_exit_code_1(validate):
-    code, lines, done = validate("--emulate_gpus=9")
-    assert (code, lines, done.stdout) == (1, {}, "")
-    assert done.stderr.splitlines()[-1] == "There can be 1 to 8 emulated GPUs, got gpus=9"
-
-
-def test_a_memory_limit_too_small_for_the_batches_fails_with_the_flags_that_raise_it(validate):
-    code, lines, done = validate("--emulate_gpus=2", "--data_gpu_memory_mb=3")
-    failed = {number[0]: line for number, line in lines.items() if line["status"] == "FAIL"}
-    assert code == 1
-    assert "3" not in failed, done.stdout
-    assert failed["4"]["text"] == "a device ran out of memory"
-    assert "--data_gpu_memory_mb" in failed["4"]["remedy"]
+def test_running_out_of_memory_fails_a_section_with_the_flags_that_raise_the_limit():
+    report = Report()
+    with report.section("Too much", remedy="another"), tf.device("GPU:0"):
+        tf.zeros([2 << 30], tf.int8)
+    (failed,) = failures(report)
+    assert failed[0] == "a device ran out of memory"
+    assert "--data_gpu_memory_mb, --model_gpu_memory_mb" in failed[1]
+    with report.section("Something else", remedy="look there"):
+        raise OSError("no such thing\nwith details")
+    assert failures(report)[1] == ("OSError: no such thing", "look there")
+    assert report.summary().endswith(": 1.1, 2.1")
 
 
 def test_bytes_that_arrive_on_another_card_than_promised_fail_the_configuration():
