@@ -14,7 +14,10 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["dual_device_strategy*", "myxtts*"]),
-    package_data={"dual_device_strategy.emulation": ["*.cc", "*.h", "*.inc"]},
+    package_data={
+        "dual_device_strategy.emulation": ["*.cc", "*.h", "*.inc"],
+        "myxtts.corpus.sentences": ["*.txt"],
+    },
     install_requires=[
         "tensorflow>=2.16",
         "numpy",

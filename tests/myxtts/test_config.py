@@ -64,7 +64,7 @@ def test_a_missing_or_damaged_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"c.json does not exist; it should hold the TextConfig"):
         load_config(TextConfig, tmp_path / "c.json")
     (tmp_path / "c.json").write_text("{")
-    with pytest.raises(UserError, match="c.json does not hold the TextConfig as JSON"):
+    with pytest.raises(UserError, match=r"c.json does not hold the TextConfig as JSON"):
         load_config(TextConfig, tmp_path / "c.json")
     (tmp_path / "c.json").write_text("[]")
     with pytest.raises(UserError, match="must be a JSON object"):

@@ -121,13 +121,13 @@ def test_a_new_format_is_a_few_lines(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_recognised_or_found_is_said(tmp_path):
-    with pytest.raises(UserError, match="no corpus format that is recognised.*ljspeech"):
+    with pytest.raises(UserError, match=r"no corpus format that is recognised.*ljspeech"):
         read(tmp_path)
     with pytest.raises(UserError, match=r"--format=lj is unknown; known: auto.*vctk"):
         read(tmp_path, "lj")
     with pytest.raises(UserError, match="holds no metadata table"):
         read(tmp_path, "ljspeech")
-    with pytest.raises(UserError, match="metadata file .*none.csv cannot be read"):
+    with pytest.raises(UserError, match=r"metadata file .*none.csv cannot be read"):
         read(tmp_path, "coqui", metadata="none.csv")
     put(tmp_path / "train.tsv", "no\theader\n")
     with pytest.raises(UserError, match="no header line"):
