@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+from absl import flags
 
 
 @pytest.fixture
@@ -18,6 +19,13 @@ def peers(pair):
 def everyone(strategy, peers):
     """Ours first, then TensorFlow's: for what must be the same under each."""
     return [strategy, *peers]
+
+
+@pytest.fixture(autouse=True)
+def parsed_flags():
+    """TensorFlow's test bases read flags, and would take them from pytest's command line."""
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS(["pytest"])
 
 
 @pytest.fixture(autouse=True)
