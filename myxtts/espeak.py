@@ -41,6 +41,9 @@ class Espeak:
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
         self._callback = kind(self._hear)  # kept: the library does not hold it
         self._library.espeak_SetSynthCallback(self._callback)
+        # Breath and hoarseness of some voices are noise, from a generator seeded with the time.
+        self._library.espeak_ng_SetRandSeed(ctypes.c_long(1))
+        ctypes.CDLL(None).srand(1)
         self._library.espeak_TextToPhonemes.restype = ctypes.c_char_p
 
     def _hear(self, samples, count, events) -> int:

@@ -6,6 +6,7 @@ all), outlive a parent that was killed, and cannot tell which task brought a wor
 """
 
 import collections
+import contextlib
 import json
 import os
 import subprocess
@@ -120,10 +121,11 @@ class _Pool:
             process.kill()
         for process in self._processes:
             process.wait()
-            # Its thread may be about to read the end of file: closed only after that.
+        # A thread may be about to read the end of file: the pipes are closed only after that.
         self._threads.shutdown(wait=True)
         for process in self._processes:
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # a request that will not be answered
+                process.stdin.close()
             process.stdout.close()
 
 
