@@ -14,6 +14,7 @@ from tensorflow.python.distribute import (
     distribute_lib,
     input_lib,
     input_ops,
+    input_util,
     mirrored_strategy,
     one_device_strategy,
 )
@@ -55,6 +56,14 @@ def host_variable(value, device: str) -> tf.Variable:
 
 def of_any_batch_size(spec: tf.TensorSpec) -> tf.TensorSpec:
     return spec._unbatch()._batch(None) if spec.shape.rank else spec
+
+
+def dataset_from_function(dataset_fn, workers, strategy, options) -> tf.data.Dataset:
+    """What `dataset_fn` makes on the worker, called as TensorFlow's own strategies call it."""
+    made = input_util.get_distributed_datasets_from_function(
+        dataset_fn, workers, [tf.distribute.InputContext()], strategy, options
+    )
+    return made._datasets[0]
 
 
 def variant_of(dataset_or_optional) -> tf.Tensor:

@@ -11,6 +11,9 @@ from dual_device_strategy.distributed import StagedDataset
 from dual_device_strategy.out_of_memory import explained, size_of
 
 
+_PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
+
+
 class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     """Trains on one device; input iterators and feature extraction live on another.
 
@@ -57,8 +60,9 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     `tf.distribute.InputOptions`: `experimental_fetch_to_device=False` leaves the batches on the
     host of the model device.  `experimental_per_replica_buffer_size`, if it is not 1 (the
     default of TensorFlow), is the number of READY slots for that dataset; 0 also stops the data
-    device from working ahead.  `PER_REPLICA` and `experimental_place_dataset_on_device` are
-    refused: there is one replica, and datasets are on the host.
+    device from working ahead.  `PER_REPLICA` calls a dataset function once, as there is one
+    replica; for a whole dataset it is refused, as TensorFlow's strategies do.
+    `experimental_place_dataset_on_device` is refused: datasets are on the host.
 
     Args:
       data_device: where input iterators and feature extraction live, such as "GPU:0".
@@ -131,13 +135,19 @@ class SplitExtended(compat.OneDeviceExtended):
 
     def _experimental_distribute_dataset(self, dataset, options):
         _check(options)
+        if options is not None and options.experimental_replication_mode != _PER_WORKER:
+            raise NotImplementedError(
+                "InputOptions.experimental_replication_mode=PER_REPLICA was asked for, but a whole "
+                "dataset is not split; use distribute_datasets_from_function, or PER_WORKER"
+            )
         return StagedDataset(self._container_strategy(), dataset, options)
 
     def _distribute_datasets_from_function(self, dataset_fn, options):
         _check(options)
-        with tf.device(compat.host_of(self.data_device)):
-            dataset = dataset_fn(tf.distribute.InputContext())
-        return StagedDataset(self._container_strategy(), dataset, options)
+        strategy = self._container_strategy()
+        workers = self._input_workers_with_options(options)
+        dataset = compat.dataset_from_function(dataset_fn, workers, strategy, options)
+        return StagedDataset(strategy, dataset, options)
 
     def _input_workers_with_options(self, options=None):
         target = self._device
@@ -172,11 +182,6 @@ def data_scope():
 def _check(options: tf.distribute.InputOptions | None) -> None:
     if options is None:
         return
-    if options.experimental_replication_mode != tf.distribute.InputReplicationMode.PER_WORKER:
-        raise NotImplementedError(
-            "InputOptions.experimental_replication_mode=PER_REPLICA was asked for, but "
-            "DataModelSplitStrategy has one replica; leave it at PER_WORKER"
-        )
     if options.experimental_place_dataset_on_device:
         raise ValueError(
             "InputOptions.experimental_place_dataset_on_device=True was asked for, but datasets "

@@ -207,12 +207,6 @@ def test_input_options_are_obeyed_or_refused(strategy, pair):
     for options, error in [
         (tf.distribute.InputOptions(experimental_per_replica_buffer_size=-1), ValueError),
         (tf.distribute.InputOptions(experimental_place_dataset_on_device=True), ValueError),
-        (
-            tf.distribute.InputOptions(
-                experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA
-            ),
-            NotImplementedError,
-        ),
     ]:
         with pytest.raises(error, match=r"InputOptions\.experimental_"):
             strategy.experimental_distribute_dataset(dataset, options)

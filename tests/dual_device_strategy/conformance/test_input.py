@@ -65,3 +65,316 @@ def test_nothing_is_warned_of_when_a_dataset_is_distributed(strategy, caplog):
     with caplog.at_level("WARNING"):
         assert len(list(strategy.experimental_distribute_dataset(features()))) == 2
     assert not caplog.records
+
+
+def distributed_range(strategy, size=10, batch=4):
+    return strategy.experimental_distribute_dataset(tf.data.Dataset.range(size).batch(batch))
+
+
+def total_of(strategy, batch):
+    return strategy.reduce("SUM", strategy.run(tf.reduce_sum, args=(batch,)), axis=None)
+
+
+def test_a_loop_in_a_function_may_be_without_state(strategy):
+    with strategy.scope():
+        total = tf.Variable(0, dtype=tf.int64)
+
+    @tf.function
+    def loop(distributed):
+        for batch in distributed:
+            strategy.run(lambda b: total.assign_add(tf.reduce_sum(b)), args=(batch,))
+
+    loop(distributed_range(strategy))
+    assert total.numpy() == 45
+
+
+def test_every_way_to_iterate_gives_the_same_batches(everyone):
+    def eager_loop(strategy, distributed):
+        return [total_of(strategy, batch) for batch in distributed]
+
+    def eager_next(strategy, distributed):
+        iterator = iter(distributed)
+        return [total_of(strategy, next(iterator)) for _ in range(3)]
+
+    def optionals(strategy, distributed):
+        iterator = iter(distributed)
+        totals = []
+        optional = iterator.get_next_as_optional()
+        while optional.has_value():
+            totals.append(total_of(strategy, optional.get_value()))
+            optional = iterator.get_next_as_optional()
+        return totals
+
+    def loop_in_function(strategy, distributed):
+        @tf.function
+        def run(distributed):
+            totals = tf.TensorArray(tf.int64, 0, dynamic_size=True)
+            for batch in distributed:
+                totals = totals.write(totals.size(), total_of(strategy, batch))
+            return totals.stack()
+
+        return run(distributed)
+
+    def iterator_as_argument(strategy, distributed):
+        @tf.function
+        def run(iterator):
+            totals = tf.TensorArray(tf.int64, 3)
+            for position in tf.range(3):
+                totals = totals.write(position, total_of(strategy, next(iterator)))
+            return totals.stack()
+
+        return run(iter(distributed))
+
+    def iterator_in_function(strategy, distributed):
+        @tf.function
+        def run():
+            iterator = iter(distributed)
+            return [total_of(strategy, next(iterator)) for _ in range(3)]
+
+        return run()
+
+    def optional_in_function(strategy, distributed):
+        @tf.function
+        def step(iterator):
+            optional = iterator.get_next_as_optional()
+            if optional.has_value():
+                return total_of(strategy, optional.get_value())
+            return tf.constant(-1, tf.int64)
+
+        iterator = iter(distributed)
+        totals = [step(iterator) for _ in range(4)]
+        assert totals.pop().numpy() == -1
+        return totals
+
+    def reduced(strategy, distributed):
+        return distributed.reduce(
+            tf.TensorArray(tf.int64, 0, dynamic_size=True),
+            lambda totals, batch: totals.write(totals.size(), total_of(strategy, batch)),
+        ).stack()
+
+    for strategy in everyone:
+        for way in (
+            eager_loop,
+            eager_next,
+            optionals,
+            loop_in_function,
+            iterator_as_argument,
+            iterator_in_function,
+            optional_in_function,
+            reduced,
+        ):
+            totals = way(strategy, distributed_range(strategy))
+            assert [int(t) for t in totals] == [6, 22, 17], (way.__name__, strategy)
+
+
+def test_the_end_is_an_exhausted_iterator_an_empty_optional_or_an_error_in_a_function(everyone):
+    for strategy in everyone:
+        iterator = iter(distributed_range(strategy))
+        assert len(list(iterator)) == 3
+        with pytest.raises(StopIteration):
+            next(iterator)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            iterator.get_next()
+        optional = iterator.get_next_as_optional()
+        assert not optional.has_value()
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            optional.get_value()
+
+        @tf.function
+        def too_far(iterator):
+            for _ in tf.range(4):
+                next(iterator)
+
+        with pytest.raises(tf.errors.OutOfRangeError):
+            too_far(iter(distributed_range(strategy)))
+
+
+def test_what_a_function_cannot_do_with_a_dataset_is_refused_as_by_the_peers(everyone):
+    for strategy in everyone:
+        distributed = distributed_range(strategy)
+
+        @tf.function
+        def numbered(iterable):
+            for _, batch in enumerate(iterable):
+                tf.reduce_sum(batch)
+
+        for iterable in (distributed, iter(distributed)):
+            with pytest.raises(NotImplementedError, match="enumerate"):
+                numbered(iterable)
+
+        @tf.function
+        def until_break(distributed):
+            for batch in distributed:
+                if tf.reduce_sum(batch) > 3:
+                    break
+
+        with pytest.raises(NotImplementedError, match="break"):
+            until_break(distributed)
+
+        with tf.Graph().as_default(), pytest.raises(RuntimeError):
+            iter(distributed_range(strategy))
+
+
+def test_next_is_refused_inside_a_replica_and_inside_another_strategy(everyone):
+    for strategy in everyone:
+        iterator = iter(distributed_range(strategy))
+        with strategy.scope(), pytest.raises(ValueError, match="next"):
+            strategy.run(lambda: next(iterator))
+        other = tf.distribute.OneDeviceStrategy("/CPU:0")
+        with other.scope(), pytest.raises(RuntimeError):
+            next(iterator)
+        assert len(list(iterator)) == 3
+
+
+def test_caches_and_shuffles_live_from_one_iteration_to_the_next(everyone):
+    for strategy in everyone:
+        calls = []
+        dataset = tf.data.Dataset.range(6).map(
+            lambda i: tf.py_function(lambda v: calls.append(int(v)) or v, [i], tf.int64)
+        )
+        distributed = strategy.experimental_distribute_dataset(dataset.cache())
+        assert [[int(v) for v in distributed] for _ in range(2)] == [list(range(6))] * 2
+        assert sorted(calls) == list(range(6))
+        for reshuffle in (True, False):
+            shuffled = tf.data.Dataset.range(100).shuffle(
+                100, seed=7, reshuffle_each_iteration=reshuffle
+            )
+            distributed = strategy.experimental_distribute_dataset(shuffled)
+            first, second = ([int(v) for v in distributed] for _ in range(2))
+            assert sorted(first) == sorted(second) == list(range(100))
+            assert (first != second) is reshuffle
+
+
+@pytest.mark.parametrize("policy", ["OFF", "AUTO", "DATA"])
+def test_one_pipeline_gets_all_elements_whatever_the_sharding_policy(everyone, policy):
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy[policy]
+    dataset = tf.data.Dataset.range(5).with_options(options)
+    for strategy in everyone:
+        assert [int(v) for v in strategy.experimental_distribute_dataset(dataset)] == list(range(5))
+
+
+def test_cardinality_is_the_peers(everyone):
+    for dataset in (
+        tf.data.Dataset.range(10).batch(4),
+        tf.data.Dataset.range(10).repeat(),
+        tf.data.Dataset.range(10).filter(lambda i: i > 3),
+        tf.data.Dataset.range(0),
+    ):
+        distributed = [s.experimental_distribute_dataset(dataset) for s in everyone]
+        assert same([int(d.cardinality) for d in distributed]) == int(dataset.cardinality())
+
+
+def test_an_empty_dataset_has_no_batches_however_it_is_asked(everyone):
+    for strategy in everyone:
+        distributed = distributed_range(strategy, size=0)
+        assert list(distributed) == []
+        assert not iter(distributed).get_next_as_optional().has_value()
+
+        @tf.function
+        def count(distributed):
+            batches = 0
+            for _ in distributed:
+                batches += 1
+            return batches
+
+        assert int(count(distributed)) == 0
+
+
+def test_a_dataset_function_gets_its_context_and_may_distribute_inside_a_function(everyone):
+    def from_context(context):
+        assert context.num_input_pipelines == context.num_replicas_in_sync == 1
+        assert context.input_pipeline_id == 0
+        size = context.get_per_replica_batch_size(4)
+        return tf.data.Dataset.range(10).shard(1, 0).batch(size)
+
+    for strategy in everyone:
+        distributed = strategy.distribute_datasets_from_function(from_context)
+        assert [len(batch) for batch in distributed] == [4, 4, 2]
+
+        @tf.function
+        def distribute_and_loop(strategy=strategy):
+            total = tf.constant(0, tf.int64)
+            for batch in strategy.distribute_datasets_from_function(from_context):
+                total += tf.reduce_sum(batch)
+            return total
+
+        assert int(distribute_and_loop()) == 45
+
+
+def placed(batch):
+    return tf.nest.map_structure(lambda t: t.device.rsplit("device:")[-1], batch)
+
+
+def test_batches_wait_where_the_input_options_say(strategy, pair):
+    for fetch, expected in ((True, pair[1]), (False, "CPU:0")):
+        options = tf.distribute.InputOptions(experimental_fetch_to_device=fetch)
+        for distributed in (
+            strategy.experimental_distribute_dataset(features(), options),
+            strategy.distribute_datasets_from_function(lambda _: features(), options),
+        ):
+            (first, *_) = distributed
+            assert placed(first)["x"] == expected
+
+
+@pytest.mark.parametrize("buffered", [0, 1, 3])
+def test_a_buffer_size_in_the_input_options_changes_no_batch(everyone, buffered):
+    options = tf.distribute.InputOptions(experimental_per_replica_buffer_size=buffered)
+    for strategy in everyone:
+        if buffered == 0 and strategy is not everyone[0]:
+            continue  # TensorFlow's own multi-device iterator wants a buffer
+        dataset = tf.data.Dataset.range(6).batch(2)
+        distributed = strategy.experimental_distribute_dataset(dataset, options)
+        assert [b.numpy().tolist() for b in distributed] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_input_options_that_contradict_each_other_are_refused(everyone):
+    options = tf.distribute.InputOptions(experimental_place_dataset_on_device=True)
+    for strategy in everyone:
+        with pytest.raises(ValueError, match="experimental_place_dataset_on_device"):
+            strategy.distribute_datasets_from_function(lambda _: features(), options)
+
+
+@pytest.mark.parametrize("fetch", [True, False])
+def test_a_pipeline_per_replica_is_one_pipeline(strategy, peers, fetch):
+    options = tf.distribute.InputOptions(
+        experimental_fetch_to_device=fetch,
+        experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+    )
+    _, mirrored = peers
+    for s in (strategy, mirrored):
+        calls = []
+
+        def dataset_fn(context, calls=calls):
+            calls.append(context.num_replicas_in_sync)
+            return tf.data.Dataset.range(3)
+
+        distributed = s.distribute_datasets_from_function(dataset_fn, options)
+        assert [int(v) for v in distributed] == [0, 1, 2]
+        assert calls == [1]
+    for s in (strategy, *peers):
+        with pytest.raises(NotImplementedError, match="PER_REPLICA"):
+            s.experimental_distribute_dataset(features(), options)
+
+
+def test_the_input_may_depend_on_a_variable_of_the_strategy(everyone):
+    for strategy in everyone:
+        with strategy.scope():
+            offset = tf.Variable(10, dtype=tf.int64)
+        dataset = tf.data.Dataset.range(3).map(lambda i: i + offset)
+        distributed = strategy.experimental_distribute_dataset(dataset)
+        assert [int(v) for v in distributed] == [10, 11, 12]
+
+
+def test_numpy_and_python_values_pass_into_run_beside_batches(everyone):
+    for strategy in everyone:
+
+        def step(batch, factor, settings):
+            return tf.reduce_sum(tf.cast(batch, tf.float32)) * factor * settings["scale"][0]
+
+        @tf.function
+        def run(batch, strategy=strategy, step=step):
+            return strategy.run(step, args=(batch, 2.0), kwargs={"settings": {"scale": [0.5]}})
+
+        totals = [float(strategy.reduce("SUM", run(b), None)) for b in distributed_range(strategy)]
+        assert totals == [6, 22, 17]
