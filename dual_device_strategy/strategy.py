@@ -10,7 +10,6 @@ from dual_device_strategy import compat
 from dual_device_strategy.distributed import StagedDataset
 from dual_device_strategy.out_of_memory import explained, size_of
 
-
 _PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
 
 
