@@ -11,30 +11,21 @@ from dual_device_strategy import compat
 
 @dataclasses.dataclass(frozen=True)
 class Stopwatch:
-    """Adds up, inside a graph, how long something took; for one thing at a time."""
+    """Adds up, inside a function on the host, how long something took."""
 
     begun: tf.Variable
     total: tf.Variable
-    count: tf.Variable
 
     @classmethod
     def on(cls, host: str) -> "Stopwatch":
         zero = tf.constant(0, tf.float64)
-        return cls(
-            compat.host_variable(zero, host),
-            compat.host_variable(zero, host),
-            compat.host_variable(tf.constant(0, tf.int64), host),
-        )
+        return cls(compat.host_variable(zero, host), compat.host_variable(zero, host))
 
     def start(self) -> tf.Operation:
-        with tf.device(self.begun.device):
-            return self.begun.assign(tf.timestamp(), read_value=False)
+        return self.begun.assign(tf.timestamp(), read_value=False)
 
     def stop(self) -> tf.Operation:
-        with tf.device(self.begun.device):
-            added = self.total.assign_add(tf.timestamp() - self.begun, read_value=False)
-            with tf.control_dependencies([added]):
-                return self.count.assign_add(1, read_value=False)
+        return self.total.assign_add(tf.timestamp() - self.begun, read_value=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +35,7 @@ class Progress:
     started: tf.Variable  # batches asked of the host pipeline
     ended: tf.Variable  # whether the host pipeline has said that it has no more
     arrived: tf.Variable  # batches that reached the model device
+    times: tf.Variable  # of the latest arrivals, in seconds since the epoch, arrival i at i % 64
     host: Stopwatch  # the data stage's waiting for the host pipeline
 
     @classmethod
@@ -53,6 +45,7 @@ class Progress:
             compat.host_variable(zero, host),
             compat.host_variable(False, host),
             compat.host_variable(zero, host),
+            compat.host_variable(tf.zeros([64], tf.float64), host),
             Stopwatch.on(host),
         )
 
@@ -82,14 +75,16 @@ class Progress:
         The count hangs on a tensor that is in host memory wherever its source is (a shape, not
         yet known to be a constant): anything from device memory would wait for the running step.
         """
-        shapes = [tf.shape(t, tf.int64) for t in flat if t.dtype not in (tf.string, tf.variant)]
-
         @tf.function  # a call of its own, because a generator's function has only one device
-        def count(shape):
+        def count(sign):
             with tf.device(self.arrived.device):
-                self.arrived.assign_add(1 + 0 * tf.size(shape, tf.int64))
+                arrived = self.arrived + tf.cast(sign, tf.int64)
+                with tf.control_dependencies([arrived]):
+                    now = tf.timestamp()
+                self.times.scatter_update(tf.IndexedSlices(now, (arrived - 1) % 64))
+                self.arrived.assign(arrived)
 
-        count(shapes[0] if shapes else tf.constant([0], tf.int64))
+        count(sign_of(flat))
 
     def arrivals(self) -> Callable[[], int]:
         """Tells how many batches have arrived since this was called."""
@@ -114,3 +109,12 @@ class Progress:
                 if time.monotonic() > deadline:
                     return
             time.sleep(0.001)
+
+
+def sign_of(flat: list[tf.Tensor]) -> tf.Tensor:
+    """A scalar in host memory that is there when the tensors are.
+
+    Not a shape: TensorFlow writes a constant where it knows one, which is there at once.
+    """
+    optional = tf.raw_ops.OptionalFromValue(components=flat)
+    return tf.raw_ops.OptionalHasValue(optional=optional)
