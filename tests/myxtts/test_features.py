@@ -255,7 +255,7 @@ def test_a_device_that_is_not_the_host_gives_the_same_mels(spoken):
         device = features({name: tf.identity(value) for name, value in batch.items()})
     assert "GPU:0" in device["mel"].device
     for name in ("mel", "conditioning_mel"):
-        np.testing.assert_allclose(host[name], device[name], atol=1e-5)
+        np.testing.assert_allclose(host[name], device[name], atol=1e-4)
 
 
 def test_settings_of_one_kind_of_chance_leave_the_others_alone(spoken):
