@@ -58,9 +58,10 @@ def _compiler() -> list[str]:
     for command in [shlex.split(chosen)] if chosen else [["c++"], ["g++"], ["clang++"]]:
         if shutil.which(command[0]):
             return command
+    missing = f"CXX={chosen} was not" if chosen else "none was"
     raise RuntimeError(
-        f"Emulated GPUs need a C++ compiler, and {f'CXX={chosen}' if chosen else 'none'} was "
-        "found: install one (`apt install g++`, `dnf install gcc-c++`), or name it in CXX."
+        f"Emulated GPUs need a C++ compiler, and {missing} found: install one "
+        "(`apt install g++`, `dnf install gcc-c++`), or name it in CXX."
     )
 
 

@@ -1,6 +1,5 @@
 """Transfers take bytes / bandwidth + latency, on streams of their own, and count at each end."""
 
-
 import numpy as np
 import pytest
 import tensorflow as tf
