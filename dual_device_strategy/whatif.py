@@ -62,9 +62,7 @@ class Stages:
     @property
     def limit(self) -> float:
         """No number of slots makes a step shorter than the slowest stage."""
-        return max(
-            self.mean("host"), self.of_data_device, self.mean("transfer"), self.mean("step")
-        )
+        return max(self.mean("host"), self.of_data_device, self.mean("transfer"), self.mean("step"))
 
     def with_batch(self, factor: float, fixed: Mapping[str, float] | None = None) -> "Stages":
         """The stages for batches `factor` times as large.

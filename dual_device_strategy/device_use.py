@@ -1,0 +1,187 @@
+"""How busy the two devices are and what memory they hold, sampled in the background.
+
+Real GPUs are asked through nvidia-ml-py for their utilisation and through TensorFlow for what its
+tensors hold; emulated ones have counters for both.  A CPU has no account of its own.
+
+A driver's utilisation only says that some kernel ran, not that the device had no more to give:
+whether training waits is told by the wait share of `dual_device_strategy.monitor`.
+"""
+
+import dataclasses
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from dual_device_strategy import emulation, topology
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """One device at one moment, or over a time; None is what nobody tells.
+
+    Attributes:
+      busy: share of the time since the sample before in which the device computed.
+      memory: bytes that tensors hold.
+      peak: the most they held so far.
+      card: bytes in use on the whole card, by every program.
+    """
+
+    busy: float | None = None
+    memory: int | None = None
+    peak: int | None = None
+    card: int | None = None
+
+
+class DeviceUse:
+    """Samples devices every `period` seconds, from `start()` to `stop()`.
+
+    `absent` says, by device, why there is nothing to sample.
+    """
+
+    def __init__(self, devices: Sequence[str], period: float = 0.5):
+        self.devices = list(dict.fromkeys(devices))
+        self.period = period
+        self.samples: dict[str, list[tuple[float, Use]]] = {name: [] for name in self.devices}
+        self.absent: dict[str, str] = {}
+        self._sources = {}
+        for name in self.devices:
+            source = _source(name)
+            if isinstance(source, str):
+                self.absent[name] = source
+            else:
+                self._sources[name] = source
+        self._stopped = threading.Event()
+        self._thread = None
+
+    def start(self) -> None:
+        self.sample()  # what is before the start is no part of the first share
+        for samples in self.samples.values():
+            samples.clear()
+        if self._sources and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="device use", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            self.sample()
+
+    def sample(self) -> dict[str, Use]:
+        """Takes and returns a sample of each device that can be asked."""
+        now = time.monotonic()
+        uses = {}
+        for name, source in list(self._sources.items()):
+            try:
+                uses[name] = source()
+            except (RuntimeError, topology.UnknownTopologyError) as error:
+                self.absent[name] = f"{error}"
+                del self._sources[name]
+                continue
+            self.samples[name].append((now, uses[name]))
+        return uses
+
+    def summary(self, since: float = 0.0) -> dict[str, Use]:
+        """Mean busy share, last memory, largest peak per device, from samples since a time."""
+        result = {}
+        for name, samples in self.samples.items():
+            uses = [use for when, use in list(samples) if when >= since]
+            busy = [use.busy for use in uses if use.busy is not None]
+            result[name] = Use(
+                busy=statistics.fmean(busy) if busy else None,
+                memory=uses[-1].memory if uses else None,
+                peak=max((use.peak for use in uses if use.peak is not None), default=None),
+                card=max((use.card for use in uses if use.card is not None), default=None),
+            )
+        return result
+
+    def _run(self):
+        while not self._stopped.wait(self.period):
+            self.sample()
+
+
+def free_memory(device: str) -> int | None:
+    """Bytes that a device had left at its fullest moment, or None where nobody tells."""
+    kind, index = _kind_and_index(device)
+    if kind != "GPU":
+        return None
+    physical = _physical_gpu(index)
+    if emulation.active():
+        use = emulation.stats(physical)
+        return use.memory_limit - use.memory_peak
+    held = tf.config.experimental.get_memory_info(f"GPU:{index}")
+    gpu = tf.config.list_physical_devices("GPU")[physical]
+    limits = tf.config.get_logical_device_configuration(gpu)
+    if limits and limits[0].memory_limit:
+        return int(limits[0].memory_limit) * (1 << 20) - held["peak"]
+    try:
+        card = topology.read_topology().gpus[physical]
+    except (topology.UnknownTopologyError, IndexError):
+        return None
+    # What the card has in use includes what this program's allocator holds for later.
+    return max(0, (card.memory_mb - card.used_mb) << 20)
+
+
+def _source(device):
+    """A function that samples the device, or why there is none."""
+    kind, index = _kind_and_index(device)
+    if kind != "GPU":
+        return "a CPU device has no account of its use"
+    physical = _physical_gpu(index)
+    if emulation.active():
+        return _Emulated(physical)
+    try:
+        driver_index = topology.read_topology().gpus[physical].driver_index
+    except (topology.UnknownTopologyError, IndexError) as unknown:
+        return f"{unknown}"
+    return _Driver(f"GPU:{index}", driver_index)
+
+
+def _kind_and_index(device):
+    kind, index = device.rsplit("device:", 1)[-1].lstrip("/").split(":")
+    return kind.upper(), int(index)
+
+
+def _physical_gpu(index):
+    # Logical GPUs are the visible ones in physical order.
+    visible = tf.config.get_visible_devices("GPU")
+    return tf.config.list_physical_devices("GPU").index(visible[index])
+
+
+class _Emulated:
+    def __init__(self, gpu):
+        self._gpu = gpu
+        self._before = emulation.stats(gpu)
+
+    def __call__(self) -> Use:
+        now, before = emulation.stats(self._gpu), self._before
+        self._before = now
+        seconds = now.seconds - before.seconds
+        busy = (now.compute_seconds - before.compute_seconds) / seconds if seconds else None
+        return Use(busy, now.memory_live, now.memory_peak, now.memory_live)
+
+
+class _Driver:
+    def __init__(self, device, driver_index):
+        import pynvml  # the topology was read with it just now
+
+        pynvml.nvmlInit()
+        self._nvml = pynvml
+        self._device = device
+        self._handle = pynvml.nvmlDeviceGetHandleByIndex(driver_index)
+
+    def __call__(self) -> Use:
+        try:
+            card = self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used
+            busy = self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu / 100
+        except self._nvml.NVMLError as error:
+            raise RuntimeError(f"the NVIDIA driver did not answer: {error}") from None
+        try:
+            held = tf.config.experimental.get_memory_info(self._device)
+        except ValueError:  # an allocator that keeps no account
+            return Use(busy, card, card, card)
+        return Use(busy, held["current"], held["peak"], card)

@@ -1,0 +1,57 @@
+"""The monitor as a Keras callback."""
+
+import keras
+
+
+class MonitorCallback(keras.callbacks.Callback):
+    """Feeds a `Monitor` from `fit`, whose loop takes batches inside a tf.function.
+
+    A step lasts from the beginning of one batch to the beginning of the next, what other
+    callbacks do included.
+    """
+
+    def __init__(self, monitor):
+        super().__init__()
+        self._monitor = monitor
+        self._call = None
+        self._starts_epoch = False
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._starts_epoch = epoch > 0
+        self._first_batch = True
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._end_call()
+        iterator = None
+        if self._first_batch:
+            # Keras makes its iterator between the beginnings of the epoch and of its first batch,
+            # or goes on with the one it has, and validation may have made the last one.
+            self._first_batch = False
+            last = getattr(self._monitor._extended, "last_iterator", lambda: None)()
+            if last is not None and last is not self._validation():
+                iterator = last
+        self._begun_at = batch
+        self._call = self._monitor._begin_call(iterator)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._steps = batch - self._begun_at + 1
+
+    def on_test_begin(self, logs=None):
+        self._end_call()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._end_call()
+        self._monitor._end_epoch()
+
+    def on_train_end(self, logs=None):
+        self._monitor.close()
+
+    def _validation(self):
+        evaluation = getattr(self.model, "_eval_epoch_iterator", None)
+        return getattr(evaluation, "_current_iterator", None)
+
+    def _end_call(self):
+        if self._call is not None:
+            self._monitor._end_call(*self._call, self._steps, self._starts_epoch)
+            self._starts_epoch = False
+            self._call = None

@@ -1,0 +1,376 @@
+"""Watches a training run: step time, waiting, slots, devices and memory."""
+
+import collections
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import tensorflow as tf
+from absl import logging
+
+from dual_device_strategy import diagnosis
+from dual_device_strategy.arrivals import Arrivals
+from dual_device_strategy.device_use import DeviceUse
+from dual_device_strategy.run_log import RunLog
+from dual_device_strategy.step_times import StepTimes
+
+_MB = 1 << 20
+# Growth that is reported, over what was in use after the first epoch or so many steps.
+GROWTH_MB = {"data": 200, "model": 500}
+STEPS_BEFORE_GROWTH = 1000
+
+
+class Monitor:
+    """Measures the steps of a training run and says what keeps them waiting.
+
+    Make it before datasets are distributed, so that batches on their way can be counted:
+
+        monitor = Monitor(strategy, json_file="run.jsonl", log_dir="logs")
+        dataset = strategy.experimental_distribute_dataset(dataset)
+        for epoch in range(epochs):
+            for batch in monitor.batches(dataset):
+                loss = strategy.run(train_step, args=(batch,))
+                print(loss.numpy())
+        print(monitor.close())
+
+    or, with Keras, `model.fit(..., callbacks=[monitor.callback()])`.  Where the loop itself runs
+    inside a tf.function, several steps a call:
+
+        with monitor.call(iterator, steps=100):
+            run_a_hundred_steps(iterator)
+
+    A step lasts from asking for its batch to asking for the next one.  With TensorFlow's
+    asynchronous dispatch a loop that reads nothing back runs ahead of its device: read the loss,
+    as trainers do, or waiting shows up in other steps than where it happened.
+
+    What is lost inside a tf.function: for a call of several steps there is one time, so what
+    varies within it is averaged away; and only the waiting for its first batch is seen, so it is
+    reported for calls of one step only (Keras without `steps_per_execution`), and as unknown for
+    others.  A GPU's utilisation only says that some kernel ran; judge by the wait share.
+
+    The first steps, which trace, and the first step of each later epoch, which fills the slots,
+    are kept apart from the figures.  Under another strategy than DataModelSplitStrategy there are
+    no slots to count; the rest is the same.
+
+    Args:
+      strategy: the strategy of the run; None for the one in scope.
+      json_file: write figures to this file, a JSON object a line; `compare --logs` reads it.
+      log_dir: write them for TensorBoard to this directory.
+      first_steps: so many steps (or calls) at the start are kept apart.
+      window: so many of the latest steps are what warnings judge by.
+      sample_every: count the READY batches at every so manyth step.
+      write_seconds: write figures, look at memory and judge this often.
+      device_seconds: sample the devices this often.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy | None = None,
+        *,
+        json_file: str | Path | None = None,
+        log_dir: str | Path | None = None,
+        first_steps: int = 5,
+        window: int = 100,
+        sample_every: int = 10,
+        write_seconds: float = 2.0,
+        device_seconds: float = 0.5,
+    ):
+        strategy = strategy or tf.distribute.get_strategy()
+        self._extended = strategy.extended
+        if hasattr(self._extended, "counts_arrivals"):
+            self._extended.counts_arrivals = True
+        self.times = StepTimes(first_steps, window)
+        self.warnings: list[str] = []
+        self._warned = set()
+        self._sample_every = sample_every
+        self._write_seconds = write_seconds
+        (model,) = self._extended.worker_devices[:1]
+        self._roles = {"model": model}
+        if hasattr(self._extended, "data_device"):
+            self._roles = {"data": self._extended.data_device, "model": model}
+        self._use = DeviceUse(list(self._roles.values()), device_seconds)
+        self._memory_before: dict[str, int] = {}
+        self._steps = self._calls = self._epochs = self._judged = 0
+        self._last_write = self._started = time.perf_counter()
+        self._began = time.monotonic()
+        self._arrivals: Arrivals | None = None
+        self._ready = collections.deque(maxlen=30)  # latest samples
+        self._ready_to_write: list[int] = []
+        self._in_use = {role: collections.deque(maxlen=5) for role in self._roles}
+        self._steps_per_call = 1
+        self._closed = None
+        self._log = json_file and RunLog(
+            json_file,
+            {
+                "strategy": type(strategy).__name__,
+                "slots": getattr(self._extended, "slots", None),
+                "devices": {role: _short(name) for role, name in self._roles.items()},
+            },
+        )
+        self._writer = log_dir and tf.summary.create_file_writer(str(log_dir))
+        self._use.start()
+
+    def batches(self, dataset: Iterable) -> Iterator:
+        """The batches of one epoch of a dataset, or of an iterator, watched."""
+        iterator = iter(dataset)
+        self._arrivals = Arrivals.of(iterator)
+        clock = time.perf_counter
+        starts_epoch = self._epochs > 0
+        asked = clock()
+        while True:
+            # The loop is written out, and looks at counters seldom, because it is part of
+            # every step.
+            sampled = self._calls % self._sample_every == 0
+            if sampled and self._arrivals:
+                self._count_ready()
+                asked_now = clock()
+            else:
+                asked_now = asked
+            batch = next(iterator, self)
+            if batch is self:
+                break
+            wait = clock() - asked_now
+            if self._arrivals:
+                self._arrivals.taken += 1
+            yield batch
+            now = clock()
+            self._note(1e3 * (now - asked), 1e3 * wait, starts_epoch)
+            starts_epoch = False
+            asked = now
+        self._end_epoch()
+
+    @contextlib.contextmanager
+    def call(self, iterator: Iterator | None = None, steps: int = 1):
+        """A call that takes `steps` batches from the iterator, inside a tf.function."""
+        begin, sample = self._begin_call(iterator)
+        yield
+        self._end_call(begin, sample, steps, False)
+
+    def callback(self) -> "tf.keras.callbacks.Callback":
+        """For `model.fit`; the figures are per step, also with `steps_per_execution`."""
+        from dual_device_strategy.keras_monitor import MonitorCallback  # Keras takes a second
+
+        return MonitorCallback(self)
+
+    def summary(self) -> dict:
+        """All figures so far."""
+        uses = self._use.summary()
+        return {
+            **self.times.summary,
+            "slots": getattr(self._extended, "slots", None),
+            "total_seconds": time.perf_counter() - self._started,
+            "epochs": self._epochs,
+            "steps_per_call": self._steps_per_call,
+            "devices": {
+                role: {
+                    "device": _short(name),
+                    "busy": uses[name].busy,
+                    "memory_mb": _in_mb(uses[name].memory),
+                    "peak_mb": _in_mb(uses[name].peak),
+                    "absent": self._use.absent.get(name),
+                }
+                for role, name in self._roles.items()
+            },
+            "warnings": list(self.warnings),
+        }
+
+    def report(self) -> str:
+        """The figures so far, to print."""
+        return _report(self.summary())
+
+    def close(self) -> str:
+        """Ends the measurement, completes the files, and returns the final report."""
+        if self._closed is None:
+            self._use.stop()
+            self._write()
+            summary = self.summary()
+            if self._log:
+                self._log.write({"summary": summary})
+                self._log.close()
+            if self._writer:
+                self._writer.close()
+            self._closed = _report(summary)
+        return self._closed
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # What callbacks and `call` share.
+
+    def _begin_call(self, iterator=None):
+        if iterator is not None and (
+            self._arrivals is None or not self._arrivals.counts_of(iterator)
+        ):
+            self._arrivals = Arrivals.of(iterator)
+        sample = None
+        if self._arrivals and self._calls % self._sample_every == 0:
+            sample = self._count_ready(), time.time()
+        return time.perf_counter(), sample
+
+    def _end_call(self, begin, sample, steps, starts_epoch):
+        lasted = time.perf_counter() - begin
+        wait = None
+        if sample and steps == 1:
+            ready, asked = sample
+            # What was READY was not waited for; else the batch's time of arrival is known.
+            arrived = None if ready else self._arrivals.time_of_next()
+            wait = 1e3 * max(0.0, arrived - asked) if arrived else 0.0
+        if self._arrivals:
+            self._arrivals.taken += steps
+        self._steps_per_call = steps
+        self._note(1e3 * lasted / steps, wait, starts_epoch, steps)
+
+    def _count_ready(self):
+        ready = self._arrivals.ready()
+        self._ready.append(ready)
+        self._ready_to_write.append(ready)
+        if self._calls > self.times.first.count:
+            self.times.add_ready(ready)
+        return ready
+
+    def _note(self, step_ms, wait_ms, starts_epoch, steps=1):
+        self.times.add(step_ms, wait_ms, starts_epoch, steps)
+        self._steps += steps
+        self._calls += 1
+        if self._calls % 10 == 0:
+            if self._steps >= STEPS_BEFORE_GROWTH and not self._memory_before:
+                self._remember_memory()
+            if time.perf_counter() - self._last_write > self._write_seconds:
+                self._write()
+
+    def _end_epoch(self):
+        self._epochs += 1
+        self._write()
+        if not self._memory_before:
+            self._remember_memory()
+
+    def _remember_memory(self):
+        self._judge_memory(self._use.sample())
+        self._memory_before = {role: max(held) for role, held in self._in_use.items() if held}
+        for held in self._in_use.values():
+            held.clear()
+
+    def _write(self):
+        self._last_write = time.perf_counter()
+        recent = self.times.recent
+        uses, data = self._use.sample(), self._roles.get("data")
+        if recent["count"] >= min(20, self.times._window.maxlen):
+            self._judge(recent, uses[data].busy if data in uses else None)
+        self._judge_memory(uses)
+        ready = self._ready_to_write
+        values = {name: recent[name] for name in ("step_ms", "std_ms", "variation", "wait_share")}
+        values["steps_per_second"] = recent["steps_per_second"]
+        values["ready"] = sum(ready) / len(ready) if ready else None
+        for role, name in self._roles.items():
+            if name in uses:
+                values[f"{role}_busy"] = uses[name].busy
+                values[f"{role}_memory_mb"] = _in_mb(uses[name].memory)
+                values[f"{role}_peak_mb"] = _in_mb(uses[name].peak)
+        self._ready_to_write = []
+        if self._log:
+            seconds = time.perf_counter() - self._started
+            self._log.write({"step": self._steps, "seconds": seconds, **values})
+        if self._writer:
+            with tf.device("/CPU:0"), self._writer.as_default(step=self._steps):
+                for name, value in values.items():
+                    if value is not None:
+                        tf.summary.scalar(f"monitor/{name}", value)
+
+    def _judge(self, recent, busy):
+        if self._calls - self._judged < 20:
+            return
+        self._judged = self._calls
+        enough = len(self._ready) >= 3
+        stage = diagnosis.slow_stage(
+            empty_share=self._ready.count(0) / len(self._ready) if enough else None,
+            host_wait_share=self._arrivals.host_wait_share() if self._arrivals else None,
+            data_busy=busy,
+        )
+        for warning in diagnosis.warnings(recent, stage):
+            self._warn(warning.cause, warning.text)
+
+    def _judge_memory(self, uses):
+        for role, name in self._roles.items():
+            if name not in uses or uses[name].memory is None:
+                continue
+            # The least of the latest samples: batches come and go.
+            self._in_use[role].append(uses[name].memory)
+            held, before = min(self._in_use[role]), self._memory_before.get(role)
+            enough = len(self._in_use[role]) == self._in_use[role].maxlen
+            if before is not None and enough and held - before > GROWTH_MB[role] * _MB:
+                self._warn(
+                    ("memory", role),
+                    f"memory of the {role} device {_short(name)} grew by "
+                    f"{(held - before) / _MB:,.0f} MB, from {before / _MB:,.0f} MB to "
+                    f"{held / _MB:,.0f} MB at step {self._steps:,} (peak "
+                    f"{_in_mb(uses[name].peak):,.0f} MB): something keeps tensors of past steps",
+                )
+
+    def _warn(self, cause, text):
+        if cause not in self._warned:
+            self._warned.add(cause)
+            self.warnings.append(text)
+            logging.warning("Monitor: %s", text)
+
+
+def _short(device: str) -> str:
+    return device.rsplit("device:", 1)[-1]
+
+
+def _in_mb(size: int | None) -> float | None:
+    return None if size is None else round(size / _MB, 2)
+
+
+def _report(summary: dict) -> str:
+    """The final report in words."""
+    if not summary["steps"]:
+        return f"Monitor: no steady steps yet, {summary['first_steps']} first ones"
+    number: Callable = "{:.1f}".format
+    lines = [
+        f"Monitor: {summary['steps']:,} steady steps, {number(summary['steps_per_second'])} "
+        f"steps/s, {number(summary['total_seconds'])} s in all",
+        f"  step       {summary['step_ms']:.2f} ms, std {summary['std_ms']:.2f}, "
+        f"{summary['min_ms']:.2f} to {summary['max_ms']:.2f}, "
+        f"variation {summary['variation']:.1%}",
+    ]
+    if summary["steps_per_call"] > 1:
+        lines[-1] += f" (means over calls of {summary['steps_per_call']} steps)"
+    if summary["wait_share"] is None:
+        lines.append("  waiting    unknown: it is inside a tf.function")
+    else:
+        lines.append(
+            f"  waiting    {summary['wait_ms']:.2f} ms a step, {summary['wait_share']:.1%} of "
+            "the time"
+        )
+    if summary["ready"] is None:
+        lines.append("  READY      not counted")
+    else:
+        slots = summary["slots"]
+        lines.append(
+            f"  READY      {summary['ready']:.2f} batches when the step asked, of at most "
+            f"{max(0, slots - 2)} with {slots} slots ({summary['ready_samples']} samples)"
+        )
+    lines.append(
+        f"  apart      the first {summary['first_steps']} steps took "
+        f"{summary['first_steps_ms'] / 1e3:.2f} s"
+    )
+    if summary["epoch_starts"]:
+        lines[-1] += (
+            f"; {summary['epoch_starts']} epoch starts took {summary['epoch_start_ms']:.1f} ms each"
+        )
+    for role, use in summary["devices"].items():
+        text = f"  {role:<10} {use['device']}: "
+        if use["absent"]:
+            text += f"use not known, {use['absent']}"
+        elif use["memory_mb"] is None:
+            text += "not sampled yet"
+        else:
+            busy = "busy unknown" if use["busy"] is None else f"busy {use['busy']:.0%}"
+            text += f"{busy}, memory {use['memory_mb']:,.1f} MB, peak {use['peak_mb']:,.1f} MB"
+        lines.append(text)
+    lines += [f"  warning    {text}" for text in summary["warnings"]]
+    return "\n".join(lines)

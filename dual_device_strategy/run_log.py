@@ -1,0 +1,71 @@
+"""The JSON-lines file of a monitored run: a header, lines of figures, a summary at the end."""
+
+import json
+from pathlib import Path
+from typing import IO
+
+FORMAT = "dual_device_strategy.monitor"
+VERSION = 1
+
+
+class LogError(Exception):
+    """A log that cannot be used; `lines` are those that could be read."""
+
+    def __init__(self, message: str, lines: list[dict] | None = None):
+        super().__init__(message)
+        self.lines = lines or []
+
+
+class RunLog:
+    """Writes one; each line is complete in the file as soon as it is written."""
+
+    def __init__(self, path: str | Path, header: dict):
+        self._file: IO[str] = open(path, "w")  # noqa: SIM115, it stays open while the run lasts
+        self.write({"format": FORMAT, "version": VERSION, **header})
+
+    def write(self, line: dict) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read(path: str | Path) -> tuple[dict, list[dict], dict]:
+    """The header, the lines between, and the summary of a finished run.
+
+    Raises:
+      LogError: in one sentence, where the file is no such log or does not end with a summary.
+    """
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LogError(f"{path} cannot be read: {error}") from None
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError:
+            if number == 1:
+                raise _not_a_log(path) from None
+            raise LogError(f"{path} is cut off or damaged in line {number}", lines[1:]) from None
+    if not lines or not isinstance(lines[0], dict) or lines[0].get("format") != FORMAT:
+        raise _not_a_log(path)
+    if lines[0].get("version") != VERSION:
+        raise LogError(
+            f"{path} has version {lines[0].get('version')} of the log format, this program reads "
+            f"version {VERSION}"
+        )
+    if not isinstance(lines[-1], dict) or "summary" not in lines[-1]:
+        raise LogError(
+            f"{path} has no summary at its end: the run has not ended, or was killed, or the file "
+            "was cut off",
+            lines[1:],
+        )
+    return lines[0], lines[1:-1], lines[-1]["summary"]
+
+
+def _not_a_log(path):
+    return LogError(
+        f"{path} is no log of a monitored run: give the file named in Monitor(json_file=...)"
+    )
