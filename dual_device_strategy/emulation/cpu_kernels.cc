@@ -20,6 +20,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -99,6 +100,16 @@ class RefusedOnGpu : public OpKernel {
   void Compute(OpKernelContext*) override {}
 };
 
+// tf.test.experimental.sync_devices().
+class SyncDeviceOnGpu : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override {
+    SP_Stream stream = ComputeStream(context);
+    if (stream != nullptr) stream->device->Drain();
+  }
+};
+
 struct GpuKernel {
   const char* op;
   const char* host_arguments;  // "a,b"
@@ -132,7 +143,6 @@ std::unique_ptr<KernelDef> Definition(
     const GpuKernel& kernel, const std::vector<const KernelDef*>& others) {
   auto definition = std::make_unique<KernelDef>();
   definition->set_op(kernel.op);
-  definition->set_device_type(DEVICE_GPU);
   for (absl::string_view name :
        absl::StrSplit(kernel.host_arguments, ',', absl::SkipEmpty())) {
     definition->add_host_memory_arg(std::string(name));
@@ -159,6 +169,18 @@ std::unique_ptr<KernelDef> Definition(
   return definition;
 }
 
+template <typename Kernel>
+void RegisterOnGpu(std::unique_ptr<KernelDef> definition, int priority) {
+  definition->set_device_type(DEVICE_GPU);
+  definition->set_priority(priority);
+  // The registrar takes ownership.
+  kernel_factory::OpKernelRegistrar(
+      definition.release(), "EmulatedGpuKernel",
+      [](OpKernelConstruction* construction) -> OpKernel* {
+        return new Kernel(construction);
+      });
+}
+
 // Registers those of the table that stand beside kernels of the type `beside`.
 template <typename Kernel, size_t size>
 int Register(const GpuKernel (&table)[size], const char* beside, int priority) {
@@ -175,13 +197,7 @@ int Register(const GpuKernel (&table)[size], const char* beside, int priority) {
     if (others == kernels.end()) continue;
     std::unique_ptr<KernelDef> definition = Definition(kernel, others->second);
     if (definition == nullptr) continue;
-    definition->set_priority(priority);
-    // The registrar takes ownership.
-    kernel_factory::OpKernelRegistrar(
-        definition.release(), "EmulatedGpuKernel",
-        [](OpKernelConstruction* construction) -> OpKernel* {
-          return new Kernel(construction);
-        });
+    RegisterOnGpu<Kernel>(std::move(definition), priority);
     ++count;
   }
   return count;
@@ -192,6 +208,9 @@ int Register(const GpuKernel (&table)[size], const char* beside, int priority) {
 int RegisterCpuKernels() {
   // TensorFlow itself uses the priorities 0 to 2.
   Register<RefusedOnGpu>(kRefused, DEVICE_GPU, 999);
+  auto sync_device = std::make_unique<KernelDef>();
+  sync_device->set_op("SyncDevice");
+  RegisterOnGpu<SyncDeviceOnGpu>(std::move(sync_device), 1000);
   return Register<CpuKernelOnGpu>(kRunOnCpu, DEVICE_CPU, 1000);
 }
 

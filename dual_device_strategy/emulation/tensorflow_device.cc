@@ -9,7 +9,6 @@
 
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -42,7 +41,6 @@ namespace tf = tensorflow;
 
 constexpr char kType[] = "GPU";
 constexpr char kPlatform[] = "EMULATED";  // as in plugin.cc
-constexpr char kName[] = "Emulated GPU";
 
 // How long an allocation waits for others to return memory, as TensorFlow's
 // allocator for GPUs does, but not for its ten seconds.
@@ -96,12 +94,6 @@ class Allocator : public tf::Allocator {
 class Factory : public tf::PluggableDeviceFactory {
  public:
   Factory() : tf::PluggableDeviceFactory(kType, kPlatform) {}
-
-  absl::Status GetDeviceDetails(
-      int, std::unordered_map<std::string, std::string>* details) override {
-    (*details)["device_name"] = kName;
-    return absl::OkStatus();
-  }
 
   absl::Status CreateDevices(
       const tf::SessionOptions& options, const std::string& name_prefix,
@@ -169,8 +161,8 @@ class Factory : public tf::PluggableDeviceFactory {
     auto device = std::make_unique<tf::PluggableDevice>(
         options, absl::StrCat(name_prefix, "/device:", kType, ":", id), kType,
         kPlatform, static_cast<tf::Bytes>(memory_limit), locality, tf_id,
-        absl::StrCat("device: ", ordinal, ", name: ", kName,
-                     ", pci bus id: ", owner.bus_id),
+        absl::StrCat("device: ", ordinal, ", name: Emulated GPU, pci bus id: ",
+                     owner.bus_id),
         allocator, tf::ProcessState::singleton()->GetCPUAllocator(0),
         /*sync_every_op=*/false);
     TF_RETURN_IF_ERROR(device->Init(options));

@@ -48,7 +48,7 @@ def test_what_is_active_can_be_asked_for():
     active = emulation.active()
     assert active.gpus == 2 and active.memory_mb == (1024, 1024) and active.gbps == 16
     details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
-    assert details["device_name"] == "Emulated GPU"
+    assert details["device_name"] == "EMULATED"
 
 
 def test_environment_figures_that_are_none_are_named(monkeypatch):

@@ -40,6 +40,18 @@ def test_the_caller_goes_on_while_the_device_is_held():
         assert dispatched < 0.1 < 0.3 <= use.seconds
 
 
+def test_synchronizing_the_devices_waits_for_what_they_were_given():
+    with tf.device("/CPU:0"):  # for both at once; see test_two_devices_are_held_at_the_same_time
+        x = tf.constant(1.0)
+    with emulation.measure() as use:
+        for device in ("/GPU:0", "/GPU:1"):
+            with tf.device(device):
+                emulation.timed(x, ms=100)
+        tf.test.experimental.sync_devices()
+    assert [one.compute_seconds * 1e3 for one in use] == [about(100), about(100)]
+    assert use.seconds >= 0.1
+
+
 def test_busy_time_can_be_read_while_the_device_is_held():
     with tf.device("/GPU:1"), emulation.measure() as use:
         y = emulation.timed(tf.constant(1.0), ms=400)
