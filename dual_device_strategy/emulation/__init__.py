@@ -17,9 +17,11 @@ What they do not mean. Ordinary ops compute, with the results of TensorFlow's CP
 host's cores and in the host's time, and hold the thread that calls them: no figure says how fast
 a GPU would compute. Give the stages of a program their times with timed().
 
-Not emulated: cuDNN, NCCL and XLA (Keras and MirroredStrategy are steered to what they use without
-them; jit_compile=True in a tf.function fails), channels-first convolutions, the fragmentation of
-device memory, unified memory. set_memory_growth changes nothing: a device takes what it uses.
+Not emulated: cuDNN, NCCL and XLA. Keras and MirroredStrategy, which choose them when they see GPUs,
+are steered to what they use without; asked for by name (tf.raw_ops.CudnnRNN, NcclAllReduce,
+tf.function(jit_compile=True)) they fail with a sentence. Nor channels-first convolutions, unified
+memory, and the fragmentation of device memory, of which a device takes what its tensors take:
+set_memory_growth changes nothing. The limits and splits of set_logical_device_configuration hold.
 """
 
 from dual_device_strategy.emulation.measuring import DeviceUse, Measurement, measure, stats

@@ -43,7 +43,11 @@ class DeviceUse:
 
 
 class Measurement(Sequence):
-    """The use of each emulated GPU since the measurement began: up to its end, or so far."""
+    """The use of each emulated GPU since the measurement began: up to its end, or so far.
+
+    Counted as start() made them, whatever was made visible or split since: `use[i]` is that of
+    `tf.config.list_physical_devices("GPU")[i]`.
+    """
 
     def __init__(self):
         self._library, _ = starting.loaded()

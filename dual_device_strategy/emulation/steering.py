@@ -12,8 +12,11 @@ from dual_device_strategy import compat
 
 
 def steer() -> None:
-    # It makes convolutions channels-first on GPUs, which CPU kernels cannot do.
-    tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
+    # Graph optimizers that rewrite for GPUs: the first makes convolutions channels-first, which
+    # CPU kernels cannot do, the second puts cuDNN's implementation of a function for another.
+    tf.config.optimizer.set_experimental_options(
+        {"layout_optimizer": False, "implementation_selector": False}
+    )
     compat.mirror_without_nccl()
     _steer_keras()
 

@@ -7,7 +7,9 @@
 
 #include "tensorflow_device.h"
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,6 +93,20 @@ class Allocator : public tf::Allocator {
   MemoryPool* const pool_;
 };
 
+// Sessions that have the same device share its streams, and so its memory.  It
+// is never destroyed, because tensors may outlive the device.
+Allocator* AllocatorOf(int id, int64_t limit, DeviceMemory* memory) {
+  static auto* mutex = new std::mutex;
+  static auto* allocators = new std::map<int, Allocator*>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  Allocator*& allocator = (*allocators)[id];
+  if (allocator == nullptr) {
+    allocator = new Allocator(absl::StrCat("emulated_gpu_", id),
+                              memory->AddPool(limit));
+  }
+  return allocator;
+}
+
 class Factory : public tf::PluggableDeviceFactory {
  public:
   Factory() : tf::PluggableDeviceFactory(kType, kPlatform) {}
@@ -155,15 +171,13 @@ class Factory : public tf::PluggableDeviceFactory {
     tf::DeviceLocality locality;
     locality.set_bus_id(1);
     Device& owner = Machine::Get().device(ordinal);
-    // Devices live as long as the process, and tensors may outlive them.
-    auto* allocator = new Allocator(absl::StrCat("emulated_gpu_", id),
-                                    owner.memory.AddPool(memory_limit));
     auto device = std::make_unique<tf::PluggableDevice>(
         options, absl::StrCat(name_prefix, "/device:", kType, ":", id), kType,
         kPlatform, static_cast<tf::Bytes>(memory_limit), locality, tf_id,
         absl::StrCat("device: ", ordinal, ", name: Emulated GPU, pci bus id: ",
                      owner.bus_id),
-        allocator, tf::ProcessState::singleton()->GetCPUAllocator(0),
+        AllocatorOf(id, memory_limit, &owner.memory),
+        tf::ProcessState::singleton()->GetCPUAllocator(0),
         /*sync_every_op=*/false);
     TF_RETURN_IF_ERROR(device->Init(options));
     devices->push_back(std::move(device));

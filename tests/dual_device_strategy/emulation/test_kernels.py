@@ -126,6 +126,13 @@ def ctc(x):
     )
 
 
+@tf.function  # for which TensorFlow would choose cuDNN's on a GPU
+def sparse_ctc(x):
+    labels = tf.sparse.from_dense([[1, 2, 3], [2, 4, 1]])
+    logits = tf.reshape(tf.tile(x, [5, 1]), [2, 20, 8])
+    return tf.nn.ctc_loss(labels, logits, None, [20, 20], logits_time_major=False, blank_index=0)
+
+
 def linear_algebra(x):
     square = x @ tf.transpose(x) + tf.eye(8)
     return tf.linalg.cholesky(square) + tf.linalg.inv(square) + tf.linalg.solve(square, x)
@@ -157,6 +164,7 @@ CASES = {
     **{f.__name__: (f, AUDIO) for f in (mel, inverse_stft)},
     "stft": (lambda x: tf.abs(stft(x)), AUDIO),
     "complex_numbers": (complex_numbers, A),
+    "sparse_ctc": (sparse_ctc, A),
     "float16": (in_dtype(tf.float16), A),
     "bfloat16": (in_dtype(tf.bfloat16), A),
     "float64": (in_dtype(tf.float64), A),
