@@ -6,7 +6,7 @@ Everything a new TensorFlow release could move is named here, and nowhere else.
 from collections.abc import Sequence
 
 import tensorflow as tf
-from tensorflow.python.data.ops import optional_ops
+from tensorflow.python.data.ops import dataset_ops, optional_ops
 from tensorflow.python.data.util import structure
 from tensorflow.python.distribute import (
     cross_device_ops,
@@ -35,6 +35,7 @@ auto_shard = input_ops.auto_shard_dataset
 flat_types = structure.get_flat_tensor_types
 flat_shapes = structure.get_flat_tensor_shapes
 from_flat = structure.from_compatible_tensor_list
+to_flat = structure.to_tensor_list
 
 
 def mark_full_type(tensors: Sequence[tf.Tensor], spec) -> None:
@@ -68,6 +69,18 @@ def dataset_from_function(dataset_fn, workers, strategy, options) -> tf.data.Dat
 
 def variant_of(dataset_or_optional) -> tf.Tensor:
     return dataset_or_optional._variant_tensor
+
+
+def moved(dataset: tf.data.Dataset, device: str) -> tf.data.Dataset:
+    """`dataset`, whose variant may have come from anywhere, on `device`."""
+    wrapped = tf.raw_ops.WrapDatasetVariant(input_handle=dataset._variant_tensor)
+    with tf.device(device):
+        variant = tf.raw_ops.UnwrapDatasetVariant(input_handle=wrapped)
+    return dataset_ops._VariantDataset(variant, dataset.element_spec)
+
+
+def resource_of(iterator: tf.data.Iterator) -> tf.Tensor:
+    return iterator._iterator_resource
 
 
 def inputs_of(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:

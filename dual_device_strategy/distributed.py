@@ -8,8 +8,8 @@ import tensorflow as tf
 from dual_device_strategy import compat
 from dual_device_strategy.front_end import split
 from dual_device_strategy.out_of_memory import explained, size_of
-from dual_device_strategy.progress import Progress, Stopwatch
-from dual_device_strategy.staging import component_specs, stage
+from dual_device_strategy.progress import Progress
+from dual_device_strategy.staging import Staging, component_specs
 
 
 class StagedIterator(compat.DistributedIterator):
@@ -57,7 +57,7 @@ class StagedIterator(compat.DistributedIterator):
                         "call it outside: strategy.run(step, args=(next(iterator),))"
                     )
         try:
-            flat = self._timed(self._iterators[0].get_next)
+            flat = self._iterators[0].get_next()
         except tf.errors.ResourceExhaustedError as error:
             batch = self._batch_size or size_of(component_specs(self._element_spec))
             raise explained(error, self._strategy, batch) from None
@@ -66,7 +66,7 @@ class StagedIterator(compat.DistributedIterator):
         return self._packed(flat)
 
     def get_next_as_optional(self):
-        optional = self._timed(self._iterators[0].get_next_as_optional)
+        optional = self._iterators[0].get_next_as_optional()
         if all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(self._element_spec)):
             spec = self._element_spec
             if self._cardinality != tf.data.INFINITE_CARDINALITY:
@@ -78,18 +78,6 @@ class StagedIterator(compat.DistributedIterator):
             lambda: tf.experimental.Optional.from_value(self._packed(optional.get_value())),
             lambda: tf.experimental.Optional.empty(self._element_spec),
         )
-
-    def _timed(self, get_next):
-        """Calls it; in a graph, where nobody else could, times the wait if it is to be counted."""
-        waiting = self._strategy.extended.waiting
-        if waiting is None or tf.executing_eagerly():
-            return get_next()
-        with tf.control_dependencies([waiting.start()]):
-            got = get_next()
-        tensors = compat.variant_of(got) if isinstance(got, tf.experimental.Optional) else got
-        with tf.control_dependencies([t.op for t in tf.nest.flatten(tensors)]):
-            waiting.stop()
-        return got
 
     def _packed(self, flat):
         if isinstance(self._element_spec, tf.TensorSpec):
@@ -137,47 +125,34 @@ class StagedDataset(compat.DistributedDataset):
 
     def __init__(self, strategy, dataset, options=None):
         extended = strategy.extended
-        host, self._front_end, spec = split(dataset, extended.data_device)
+        host, front_end, spec = split(dataset, extended.data_device)
         workers = extended._input_workers_with_options(options)
         super().__init__(workers, strategy, host, options=options)
         self._element_spec = spec
-        self._ready_slots = extended.slot_counts(options)[1]
-        self._warm_up = extended.warm_up
-        self._stage(self._cloned_datasets[0])
-
-    def _stage(self, host):
-        extended = self._strategy.extended
-        worker = self._input_workers.worker_devices[0]
-        self._host = host
         self._progress = None
         if extended.warm_up or extended.counts_arrivals:
-            self._progress = Progress.on(worker)
-        if extended.counts_arrivals and extended.waiting is None:
-            extended.waiting = Stopwatch.on(worker)
-        self._cloned_datasets = [
-            stage(
-                host,
-                self._front_end,
-                self._element_spec,
-                (extended.data_device, self._input_workers.compute_devices_for_worker(0)[0]),
-                extended.slot_counts(self._options),
-                self._progress,
-                extended.warm_up,
-            )
-        ]
+            self._progress = Progress.on(workers.worker_devices[0])
+        self._staging = Staging(
+            host.element_spec,
+            front_end,
+            spec,
+            (extended.data_device, workers.compute_devices_for_worker(0)[0]),
+            extended.slot_counts(options),
+            self._progress,
+            extended.warm_up,
+        )
 
     def auto_shard(self, num_shards, shard_ix):
         """This dataset with only the host's files (or elements) that belong to the shard."""
         sharded = copy.copy(self)
         sharded._cardinality = tf.data.UNKNOWN_CARDINALITY
+        (host,) = self._cloned_datasets
         with tf.device(self._input_workers.worker_devices[0]):
-            host = compat.auto_shard(self._host, num_shards, shard_ix)
-        sharded._stage(host)
+            sharded._cloned_datasets = [compat.auto_shard(host, num_shards, shard_ix)]
         return sharded
 
     def __iter__(self):
-        with tf.device(self._input_workers.compute_devices_for_worker(0)[0]):
-            iterator = iter(self._cloned_datasets[0])
+        iterator = self._staging.iterator_over(self._cloned_datasets[0])
         staged = StagedIterator(
             self._input_workers,
             self._element_spec,
@@ -191,13 +166,13 @@ class StagedDataset(compat.DistributedDataset):
             staged.progress = self._progress
             staged.arrivals = self._progress.arrivals()
             self._strategy.extended.last_iterator = weakref.ref(staged)
-            if self._warm_up:
-                self._progress.wait_until(self._ready_slots)
+            if self._strategy.extended.warm_up:
+                self._progress.wait_until(self._staging.ready_slots)
         return staged
 
     @property
     def _type_spec(self):
-        return StagedDatasetSpec(
+        spec = StagedDatasetSpec(
             self._input_workers,
             self._element_spec,
             self._strategy,
@@ -205,30 +180,39 @@ class StagedDataset(compat.DistributedDataset):
             self._cardinality,
             self._enable_get_next_as_optional,
         )
+        spec._dataset = self
+        return spec
 
 
 class StagedDatasetSpec(compat.DistributedDatasetSpec):
-    """Type of a `StagedDataset`."""
+    """Type of a `StagedDataset`.
+
+    What goes in and out of a tf.function is the host's dataset; the stages, which were traced for
+    it, are part of the type.
+    """
+
+    _dataset = None
 
     @property
     def value_type(self):
         return StagedDataset
 
+    def _serialize(self):
+        return (*super()._serialize(), id(self._dataset and self._dataset._staging))
+
+    def _without_tensor_names(self):
+        spec = super()._without_tensor_names()
+        spec._dataset = self._dataset
+        return spec
+
     @property
     def _component_specs(self):
-        return [tf.data.DatasetSpec(component_specs(self._element_spec))]
+        (host,) = self._dataset._cloned_datasets
+        return [tf.data.DatasetSpec(host.element_spec)]
 
     def _from_components(self, components):
-        dataset = StagedDataset.__new__(StagedDataset)
-        dataset._input_workers = self._input_workers
-        dataset._element_spec = self._element_spec
-        dataset._strategy = self._strategy
-        dataset._options = self._options
-        dataset._cardinality = self._cardinality
-        dataset._enable_get_next_as_optional = self._enable_get_next_as_optional
+        dataset = copy.copy(self._dataset)
         dataset._cloned_datasets = components
-        dataset._progress = None
-        dataset._built = True
         return dataset
 
     @staticmethod

@@ -1,10 +1,8 @@
 """The way of a batch: host -> data device -> model device, one slot at a time.
 
     dataset              a tf.data pipeline on the data device's host
-    Pull, data device    PREPARING: copied to the data device and through the front end
-    prefetch(1)
-    Pull, model device   READY: copied to the model device
-    prefetch(ready)
+    Stage, data device   PREPARING: copied to the data device and through the front end
+    Stage, model device  READY: copied to the model device
     iterator             TRAINING: what the step holds
 
              batch 0    batch 1    batch 2    batch 3
@@ -13,9 +11,9 @@
     time 2   training   ready      preparing
     time 3              training   ready      preparing
 
-Each Pull is a GeneratorDataset on its device whose function gets the next element from an
-iterator on the device before it, by a remote call.  Each prefetch is the thread that lets two
-neighbouring stages work at the same time.  All of it is C++ TensorFlow and ordinary resources:
+Each stage is a GeneratorDataset on its device whose function gets the next element from an
+iterator on the device before it, by a remote call.  A prefetch behind it is the thread that lets
+two neighbouring stages work at the same time.  All of it is C++ TensorFlow and ordinary resources:
 no Python runs while batches flow, and an iterator can be used inside a tf.function.
 
 Why three slots: TensorFlow's device-to-device copy waits for the work already queued on the
@@ -43,102 +41,113 @@ def _get_next(iterator, types, shapes):
     )
 
 
-class Pull(tf.data.Dataset):
-    """The elements of `source`, a dataset on `source_device`, pulled to the current device.
+class Stage:
+    """One hop: what pulls batches from an iterator on `source_device` to `device`.
 
-    `transform`, a function over lists of flat tensors, runs on the current device and makes an
-    element of `element_spec` of each.  With `unpack`, ragged and sparse tensors travel as their
-    component tensors: TensorFlow's kernels would rebuild them from a variant in host memory.
-    `get_next` runs on the source device, `arrived` is called with what came; `name` stands in
-    TensorFlow's error messages.
+    It is traced once, here, and used for every iteration.  `transform`, a function over lists of
+    flat tensors, runs on `device` and makes an element of `element_spec` of each.  With `unpack`,
+    ragged and sparse tensors travel as their component tensors: TensorFlow's kernels would rebuild
+    them from a variant in host memory.  `get_next` runs on the source device, `arrived` is called
+    with what came; `name` stands in TensorFlow's error messages.
     """
 
     def __init__(
         self,
-        source: tf.data.Dataset,
+        source_spec,
         source_device: str,
+        device: str,
         *,
+        name: str,
+        slots: int,
         transform: Callable | None = None,
         element_spec=None,
         unpack: bool = False,
-        name: str,
         get_next: Callable = _get_next,
         arrived: Callable | None = None,
+        warm_up: bool = False,
     ):
-        spec = source.element_spec
-        types, shapes = compat.flat_types(spec), compat.flat_shapes(spec)
-        moved_spec = component_specs(spec) if unpack else spec
-        # There is no kernel for a string constant on a GPU, but one can be captured.
-        with tf.device(compat.host_of(source_device)):
-            target = tf.constant(source_device)
-        wrapped = tf.raw_ops.WrapDatasetVariant(input_handle=compat.variant_of(source))
-
-        def start():
-            iterator = tf.raw_ops.AnonymousIteratorV3(output_types=types, output_shapes=shapes)
-            dataset = tf.raw_ops.UnwrapDatasetVariant(input_handle=wrapped)
-            made = tf.raw_ops.MakeIterator(dataset=dataset, iterator=iterator)
-            with tf.control_dependencies([made]):
-                return [tf.identity(iterator)]
+        types, shapes = compat.flat_types(source_spec), compat.flat_shapes(source_spec)
+        moved_spec = component_specs(source_spec) if unpack else source_spec
 
         def get_next_there(iterator):
             flat = get_next(iterator, types, shapes)
-            return components(compat.from_flat(spec, flat)) if unpack else flat
+            return components(compat.from_flat(source_spec, flat)) if unpack else flat
 
-        remote_start, remote_next = _trace(start), _trace(get_next_there, _ITERATOR)
+        def find_there(handle):
+            return tf.raw_ops.IteratorFromStringHandleV2(
+                string_handle=handle, output_types=types, output_shapes=shapes
+            )
+
+        remote_find = _trace(find_there, tf.TensorSpec([], tf.string))
+        remote_next = _trace(get_next_there, _ITERATOR)
+        # There is no kernel for a string constant on a GPU, but one can be captured.
+        with tf.init_scope(), tf.device(compat.host_of(device)):
+            target = tf.constant(source_device)
+
+        def find(handle):
+            return tf.raw_ops.RemoteCall(
+                target=target, args=[handle], Tout=[tf.resource], f=remote_find
+            )
 
         def pull(iterator):
             with tf.name_scope(name):
-                return pull_in_scope(iterator)
+                flat = tf.raw_ops.RemoteCall(
+                    target=target,
+                    args=[iterator, *remote_next.captured_inputs],
+                    Tout=compat.flat_types(moved_spec),
+                    f=remote_next,
+                )
+                compat.mark_full_type(flat, moved_spec)
+                if arrived:
+                    arrived(flat)
+                for tensor, shape in zip(flat, compat.flat_shapes(moved_spec), strict=True):
+                    tensor.set_shape(shape)
+                return transform(flat) if transform else flat
 
-        def pull_in_scope(iterator):
-            flat = tf.raw_ops.RemoteCall(
-                target=target,
-                args=[iterator, *remote_next.captured_inputs],
-                Tout=compat.flat_types(moved_spec),
-                f=remote_next,
-            )
-            compat.mark_full_type(flat, moved_spec)
-            if arrived:
-                arrived(flat)
-            for tensor, shape in zip(flat, compat.flat_shapes(moved_spec), strict=True):
-                tensor.set_shape(shape)
-            return transform(flat) if transform else flat
-
-        def remote_iterator():
-            return tf.raw_ops.RemoteCall(
-                target=target,
-                args=remote_start.captured_inputs,
-                Tout=[tf.resource],
-                f=remote_start,
-            )
-
-        start_here = _trace(remote_iterator)
-        next_here = _trace(
+        self.element_spec = moved_spec if element_spec is None else element_spec
+        self._device, self._slots, self._warm_up = device, slots, warm_up
+        self._find = _trace(find, tf.TensorSpec([], tf.string))
+        self._next = _trace(
             pull, _ITERATOR, experimental_attributes={"experimental_ints_on_device": True}
         )
-        # Nothing to do at the end: the iterator on the other device goes with its last handle.
-        end_here = _trace(lambda iterator: tf.constant(0, tf.int64), _ITERATOR)
-        self._source = source
-        self._element_spec = moved_spec if element_spec is None else element_spec
+        # Nothing to do at the end but to have held the source's iterator until then.
+        self._end = _trace(lambda iterator, held: tf.constant(0, tf.int64), _ITERATOR, _ITERATOR)
+
+    def iterator_over(self, source: tf.data.Iterator) -> tf.data.Iterator:
+        """An iterator on this stage's device; up to `slots` of its batches wait there."""
+        with tf.device(self._device):
+            dataset = _Generator(self, source)
+            if self._slots:
+                dataset = dataset.prefetch(self._slots)
+            return iter(dataset.with_options(_stage_options(self._warm_up)))
+
+
+class _Generator(tf.data.Dataset):
+    """The dataset of one stage, over one iterator of the stage before."""
+
+    def __init__(self, stage: Stage, source: tf.data.Iterator):
+        self._stage = stage
+        resource = compat.resource_of(source)
+        handle = tf.raw_ops.IteratorToStringHandle(resource_handle=resource)
         super().__init__(
             tf.raw_ops.GeneratorDataset(
-                init_func_other_args=start_here.captured_inputs,
-                next_func_other_args=next_here.captured_inputs,
-                finalize_func_other_args=end_here.captured_inputs,
-                init_func=start_here,
-                next_func=next_here,
-                finalize_func=end_here,
-                output_types=compat.flat_types(self._element_spec),
-                output_shapes=compat.flat_shapes(self._element_spec),
+                init_func_other_args=[handle, *stage._find.captured_inputs],
+                next_func_other_args=stage._next.captured_inputs,
+                finalize_func_other_args=[resource, *stage._end.captured_inputs],
+                init_func=stage._find,
+                next_func=stage._next,
+                finalize_func=stage._end,
+                output_types=compat.flat_types(stage.element_spec),
+                output_shapes=compat.flat_shapes(stage.element_spec),
             )
         )
 
     def _inputs(self):
-        return []  # `source` lives on another device; TensorFlow must not rewrite across that
+        return []  # the source is on another device; TensorFlow must not rewrite across that
 
     @property
     def element_spec(self):
-        return self._element_spec
+        return self._stage.element_spec
 
 
 def _trace(function: Callable, *signature, **keywords):
@@ -155,46 +164,65 @@ def component_specs(spec) -> tuple[tf.TypeSpec, ...]:
     return tuple(tf.nest.flatten(spec, expand_composites=True))
 
 
-def stage(
-    host: tf.data.Dataset,
-    front_end: Callable | None,
-    front_end_spec,
-    devices: tuple[str, str],
-    slots: tuple[int, int],
-    progress: Progress | None = None,
-    warm_up: bool = False,
-) -> tf.data.Dataset:
-    """`host`'s batches, through `front_end` on the first device, as components on the second.
+class Staging:
+    """The slots between a host dataset and a step."""
 
-    `slots` says how many batches may wait on the first and on the second device.
-    """
-    (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
-    host_device = compat.host_of(data_device)
-    with tf.device(host_device):
-        prepared = host.with_options(_host_options(host.options()))
-    with tf.device(data_device):
-        if data_device != host_device or warm_up:
-            prepared = Pull(
-                prepared,
-                host_device,
-                transform=front_end,
-                element_spec=front_end_spec,
-                name=PREPARING,
-                get_next=progress.get_next_counted if progress else _get_next,
-            ).with_options(_stage_options(warm_up))
-        if prepared_slots:
-            prepared = prepared.prefetch(prepared_slots)
-    with tf.device(target_device):
-        staged = Pull(
-            prepared,
-            data_device,
-            unpack=True,
-            name=READY,
-            arrived=progress.count_arrival if progress else None,
+    def __init__(
+        self,
+        host_spec,
+        front_end: Callable | None,
+        front_end_spec,
+        devices: tuple[str, str],
+        slots: tuple[int, int],
+        progress: Progress | None = None,
+        warm_up: bool = False,
+    ):
+        """`slots`: how many batches may wait on the first and on the second of the `devices`."""
+        (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
+        self._host_device = compat.host_of(data_device)
+        self.ready_slots = ready_slots
+        self._host_slots, self._stages = 0, []
+        if data_device != self._host_device or warm_up:
+            self._stages.append(
+                Stage(
+                    host_spec,
+                    self._host_device,
+                    data_device,
+                    name=PREPARING,
+                    slots=prepared_slots,
+                    transform=front_end,
+                    element_spec=front_end_spec,
+                    get_next=progress.get_next_counted if progress else _get_next,
+                    warm_up=warm_up,
+                )
+            )
+        else:
+            self._host_slots = prepared_slots
+        self._stages.append(
+            Stage(
+                front_end_spec,
+                data_device,
+                target_device,
+                name=READY,
+                slots=ready_slots,
+                unpack=True,
+                arrived=progress.count_arrival if progress else None,
+                warm_up=warm_up,
+            )
         )
-        if ready_slots:
-            staged = staged.prefetch(ready_slots)
-        return staged.with_options(_stage_options(warm_up))
+
+    def iterator_over(self, host: tf.data.Dataset) -> tf.data.Iterator:
+        """`host`'s batches, through the front end, as components on the target device."""
+        if compat.variant_of(host).device != self._host_device:
+            # A function's arguments and results are on the default device.
+            host = compat.moved(host, self._host_device)
+        with tf.device(self._host_device):
+            if self._host_slots:
+                host = host.prefetch(self._host_slots)
+            iterator = iter(host.with_options(_host_options(host.options())))
+        for stage in self._stages:
+            iterator = stage.iterator_over(iterator)
+        return iterator
 
 
 def _stage_options(warm_up: bool) -> tf.data.Options:
