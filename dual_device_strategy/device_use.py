@@ -99,6 +99,12 @@ class DeviceUse:
             )
         return result
 
+    def busy(self, name: str, samples: int = 5) -> float | None:
+        """Mean busy share over the latest samples of a device."""
+        shares = [use.busy for _, use in self.samples.get(name, [])[-samples:]]
+        shares = [share for share in shares if share is not None]
+        return statistics.fmean(shares) if shares else None
+
     def _run(self):
         while not self._stopped.wait(self.period):
             self.sample()
@@ -156,13 +162,15 @@ class _Emulated:
     def __init__(self, gpu):
         self._gpu = gpu
         self._before = emulation.stats(gpu)
+        self._busy = None
 
     def __call__(self) -> Use:
         now, before = emulation.stats(self._gpu), self._before
-        self._before = now
         seconds = now.seconds - before.seconds
-        busy = (now.compute_seconds - before.compute_seconds) / seconds if seconds else None
-        return Use(busy, now.memory_live, now.memory_peak, now.memory_live)
+        if seconds >= 0.1:  # over less it would be the share of one step's part
+            self._busy = (now.compute_seconds - before.compute_seconds) / seconds
+            self._before = now
+        return Use(self._busy, now.memory_live, now.memory_peak, now.memory_live)
 
 
 class _Driver:

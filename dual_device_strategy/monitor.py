@@ -259,7 +259,7 @@ class Monitor:
         recent = self.times.recent
         uses, data = self._use.sample(), self._roles.get("data")
         if recent["count"] >= min(20, self.times._window.maxlen):
-            self._judge(recent, uses[data].busy if data in uses else None)
+            self._judge(recent, self._use.busy(data))
         self._judge_memory(uses)
         ready = self._ready_to_write
         values = {name: recent[name] for name in ("step_ms", "std_ms", "variation", "wait_share")}

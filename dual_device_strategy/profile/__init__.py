@@ -1,0 +1,15 @@
+"""Where the time goes: `python -m dual_device_strategy.profile`, or from a program:
+
+    from dual_device_strategy.profile import profile
+
+    result = profile(strategy, dataset, train_step)
+    print(result.table())
+    result.write_html("profile.html")
+
+Each stage is measured alone, then all together under the strategy.
+"""
+
+from dual_device_strategy.profile.measuring import ProfileError
+from dual_device_strategy.profile.result import Profile, profile
+
+__all__ = ["Profile", "ProfileError", "profile"]

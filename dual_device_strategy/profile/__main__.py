@@ -1,0 +1,101 @@
+"""The command: measures, prints the table, writes the page and the JSON."""
+
+import contextlib
+import importlib
+import json
+import sys
+from pathlib import Path
+
+from absl import flags
+
+from dual_device_strategy import DataModelSplitStrategy, command, emulation
+from dual_device_strategy.profile import measuring, page
+from dual_device_strategy.profile.measuring import ProfileError
+from dual_device_strategy.profile.result import empty, profile
+from dual_device_strategy.workload import Workload
+
+_TARGET = flags.DEFINE_string(
+    "target", None, "module:function returning (dataset, step); a built-in workload if left out."
+)
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", 16, "Of the built-in workload.", lower_bound=1)
+_TEXT_LEN = flags.DEFINE_integer("text_len", 200, "Of the built-in workload.", lower_bound=1)
+_MEL_FRAMES = flags.DEFINE_integer("mel_frames", 400, "Of the built-in workload.", lower_bound=1)
+_STAGE_MS = flags.DEFINE_list(
+    "stage_ms",
+    ["10", "20", "20"],
+    "On emulated GPUs and CPUs: what host, front end and step of the built-in workload take in ms, "
+    "for a batch of 16.",
+)
+_NUM_STEPS = flags.DEFINE_integer("num_steps", 50, "Repetitions.", lower_bound=2)
+_SLOTS = flags.DEFINE_integer("slots", 3, "Slots of the strategy.")
+_HTML = flags.DEFINE_string("html", None, "Write a page to this file.")
+_JSON = flags.DEFINE_string("json", None, "Write the figures to this file.")
+
+
+def main(_) -> None:
+    with contextlib.ExitStack() as files:
+        outputs = {}
+        with command.mistakes_told(OSError):  # before anything is measured
+            for name, path in (("html", _HTML.value), ("json", _JSON.value)):
+                if path:
+                    outputs[name] = files.enter_context(open(path, "w"))
+        devices = command.start_devices()
+        sys.exit(_profile(devices, outputs))
+
+
+def _profile(devices, outputs) -> int:
+    with command.mistakes_told(ValueError, ProfileError):
+        strategy = DataModelSplitStrategy(
+            devices.data_device, devices.model_device, slots=_SLOTS.value
+        )
+        with strategy.scope():
+            dataset, step = _target() if _TARGET.value else _built_in(devices)
+    result, failure = empty(strategy), None
+    try:
+        profile(strategy, dataset, step, steps=_NUM_STEPS.value, result=result)
+    except ProfileError as error:
+        failure = error
+    print(result.table())
+    if "json" in outputs:
+        json.dump(result.as_json(), outputs["json"], indent=1)
+    if "html" in outputs and result.judgement:
+        outputs["html"].write(page.render(result.as_json()))
+    if failure:
+        print(f"{failure}", file=sys.stderr)
+    return 1 if failure else 0
+
+
+def _built_in(devices):
+    real = devices.model.kind == "GPU" and not emulation.active()
+    stage_ms = None if real else stage_times(_STAGE_MS.value)
+    return Workload(
+        _BATCH_SIZE.value, _TEXT_LEN.value, _MEL_FRAMES.value, stage_ms
+    ).dataset_and_step()
+
+
+def stage_times(texts: list[str]) -> tuple[float, ...]:
+    """The three figures of --stage_ms."""
+    with contextlib.suppress(ValueError):
+        times = tuple(float(text) for text in texts)
+        if len(times) == 3 and all(0 <= time < 1e5 for time in times):
+            return times
+    raise ValueError(
+        f"--stage_ms={','.join(texts)} must be three times in ms, of host, front end and step, "
+        "such as --stage_ms=10,20,20"
+    )
+
+
+def _target():
+    sys.path.insert(0, str(Path.cwd()))  # as for `python -m`
+    module, _, name = _TARGET.value.partition(":")
+    with measuring.told(f"--target={_TARGET.value} cannot be used"):
+        if not name:
+            raise ValueError("write module:function")
+        made = getattr(importlib.import_module(module), name)()
+        if not isinstance(made, tuple) or len(made) != 2 or not callable(made[1]):
+            raise ValueError(f"the function must return (dataset, step), it returned {made!r}")
+        return made
+
+
+if __name__ == "__main__":
+    command.run(main)

@@ -1,0 +1,233 @@
+"""Times of each stage alone, and of all of them together."""
+
+import contextlib
+import dataclasses
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.front_end import split
+from dual_device_strategy.monitor import Monitor
+
+WARM = 3
+KEPT = 4  # batches that are kept to measure the later stages with
+
+
+class ProfileError(Exception):
+    """The measurement could not go on; the message says why in a sentence."""
+
+
+@dataclasses.dataclass
+class Measured:
+    """Milliseconds: of each stage alone, one figure per repetition, and of the staged run."""
+
+    stages: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    # The front end on the host: the time a core would be busy with a batch; None if it cannot run.
+    front_end_core_ms: float | None = None
+    host_core_ms: float = 0.0
+    steps: list[float] = dataclasses.field(default_factory=list)
+    gaps: list[float] = dataclasses.field(default_factory=list)
+    monitor: dict = dataclasses.field(default_factory=dict)
+
+
+def measure(
+    strategy: tf.distribute.Strategy,
+    dataset: tf.data.Dataset,
+    step: Callable,
+    repeats: int,
+    into: Measured,
+) -> None:
+    """Measures into `into`, which has what was measured so far if this raises ProfileError."""
+    Stages(strategy, dataset, step, repeats, into).measure()
+    staged_run(strategy, dataset, step, repeats, into)
+
+
+class Stages:
+    """Each stage alone, on batches that stay where the stage finds them.
+
+    Each repetition waits for its result by reading one number of it; what such a reading costs
+    when the result is there already is measured and taken off again, except from the step's, whose
+    result is read in training as well.
+    """
+
+    def __init__(self, strategy, dataset, step, repeats, into):
+        extended = strategy.extended
+        self._strategy, self._step, self._repeats, self._into = strategy, step, repeats, into
+        self._data, self._model = extended.data_device, extended.worker_devices[0]
+        self._host, self._front_end, self._spec = split(dataset, self._data)
+
+    def measure(self) -> None:
+        elements = self._measure_host()
+        spec = self._host.element_spec
+        flat = [compat.to_flat(spec, element) for element in elements]
+        on_data = self._measure_moves("copy", flat, compat.host_of(self._data), self._data)
+        if self._front_end is None:
+            self._into.stages["front_end"] = [0.0] * self._repeats
+            prepared = on_data
+        else:
+            self._measure_front_end_on_host(flat)
+            prepared = self._measure_front_end(on_data)
+        parts = [
+            tf.nest.flatten(compat.from_flat(self._spec, list(p)), expand_composites=True)
+            for p in prepared
+        ]
+        arrived = self._measure_moves("transfer", parts, self._data, self._model)
+        self._measure_step([self._packed(part) for part in arrived])
+
+    def _measure_host(self):
+        times, kept = [], []
+        with tf.device(compat.host_of(self._data)), told("the host pipeline failed"):
+            iterator = iter(self._host)
+            cpu = time.process_time()
+            for i in range(self._repeats + WARM):
+                begin = time.perf_counter()
+                element = next(iterator, None)
+                if element is None:
+                    self._into.stages["host"] = times
+                    raise too_short(i, self._repeats + WARM)
+                times.append(1e3 * (time.perf_counter() - begin))
+                if len(kept) < KEPT:
+                    kept.append(element)
+            self._into.host_core_ms = 1e3 * (time.process_time() - cpu) / len(times)
+        self._into.stages["host"] = times[WARM:]
+        return kept
+
+    def _measure_moves(self, name, batches, source, target):
+        """Copies of the tensors of each batch, and how long they took."""
+        if compat.resolve_device(source) == compat.resolve_device(target):
+            self._into.stages[name] = [0.0] * self._repeats
+            return batches
+
+        def fresh(tensors):
+            # TensorFlow keeps the copies it once made of an eager tensor, but not of this one.
+            with tf.device(source):
+                return [tf.identity(t) for t in tensors]
+
+        def move(tensors):
+            with tf.device(target):
+                return [tf.identity(t) for t in tensors]
+
+        return self._timed(name, batches, move, target, fresh)
+
+    def _measure_front_end(self, batches):
+        function = tf.function(lambda *flat: self._front_end(list(flat)), autograph=False)
+
+        def run(tensors):
+            with tf.device(self._data):
+                return function(*tensors)
+
+        with told("the function given to on_data_device() failed"):
+            return self._timed("front_end", batches, run, self._data)
+
+    def _measure_front_end_on_host(self, batches):
+        host = compat.host_of(self._data)
+        function = tf.function(lambda *flat: self._front_end(list(flat)), autograph=False)
+        costs = []
+        # With its variables on the data device it may not be able to run here at all.
+        with contextlib.suppress(tf.errors.OpError, ValueError), tf.device(host):
+            for i in range(WARM + min(5, self._repeats)):
+                wall, cpu = time.perf_counter(), time.process_time()
+                _read(function(*batches[i % len(batches)]), host)
+                spent = time.process_time() - cpu, time.perf_counter() - wall
+                if i >= WARM:
+                    costs.append(1e3 * max(spent))
+            self._into.front_end_core_ms = statistics.median(costs)
+
+    def _measure_step(self, batches):
+        times = []
+        with told("the step failed"):
+            for i in range(self._repeats + WARM):
+                batch = batches[i % len(batches)]
+                begin = time.perf_counter()
+                read_result(self._strategy.run(self._step, args=(batch,)))
+                times.append(1e3 * (time.perf_counter() - begin))
+        self._into.stages["step"] = times[WARM:]
+
+    def _timed(self, name, batches, work, device, prepare=lambda tensors: tensors):
+        times, results = [], {}
+        for i in range(self._repeats + WARM):
+            place = i % len(batches)
+            tensors = prepare(batches[place])
+            _read(tensors, None)
+            begin = time.perf_counter()
+            done = work(tensors)
+            _read(done, device)
+            times.append(1e3 * (time.perf_counter() - begin))
+            results[place] = done
+        reading = []
+        for _ in range(10):
+            begin = time.perf_counter()
+            _read(results[0], device)
+            reading.append(1e3 * (time.perf_counter() - begin))
+        overhead = statistics.median(reading)
+        self._into.stages[name] = [max(0.0, t - overhead) for t in times[WARM:]]
+        return [results[place] for place in sorted(results)]
+
+    def _packed(self, parts):
+        return tf.nest.pack_sequence_as(self._spec, list(parts), expand_composites=True)
+
+
+def staged_run(strategy, dataset, step, steps: int, into: Measured) -> None:
+    """All stages together; `steps` steps after the first ones."""
+    clock = time.perf_counter
+    with Monitor(strategy, first_steps=WARM, sample_every=1) as monitor:
+        with told("the dataset cannot be distributed"):
+            distributed = strategy.experimental_distribute_dataset(dataset)
+        ended, count = 0.0, 0
+        with told("the staged run failed"):
+            for batch in monitor.batches(distributed):
+                got = clock()
+                read_result(strategy.run(step, args=(batch,)))
+                now = clock()
+                if count > WARM:
+                    into.gaps.append(1e3 * (got - ended))
+                    into.steps.append(1e3 * (now - ended))
+                ended, count = now, count + 1
+                if count > steps + WARM:
+                    break
+            into.monitor = monitor.summary()
+            if count <= steps + WARM:
+                raise too_short(count, steps + WARM + 1)
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def too_short(found: int, wanted: int) -> ProfileError:
+    return ProfileError(
+        f"the dataset ended after {found} batches and {wanted} are needed: ask for fewer steps "
+        "(--num_steps), or repeat() it"
+    )
+
+
+def read_result(result) -> None:
+    """Waits for a step by reading what it returned, as a loop that prints its loss does."""
+    for tensor in tf.nest.flatten(result, expand_composites=True):
+        if tf.is_tensor(tensor):
+            tensor.numpy()
+            return
+
+
+def _read(tensors, device) -> None:
+    for tensor in tf.nest.flatten(tensors, expand_composites=True):
+        if tensor.dtype not in (tf.string, tf.variant, tf.resource) and tensor.shape.num_elements():
+            with tf.device(device or tensor.device):
+                tf.reshape(tensor, [-1])[:1].numpy()
+            return
+
+
+@contextlib.contextmanager
+def told(what: str):
+    """Whatever goes wrong in the user's functions becomes one sentence."""
+    try:
+        yield
+    except ProfileError:
+        raise
+    except Exception as error:
+        text = (str(error).strip() or "no message").splitlines()[0]
+        raise ProfileError(f"{what}: {type(error).__name__}: {text}") from error

@@ -1,0 +1,143 @@
+"""The result of a profile: figures, a table for the terminal, JSON, and the page."""
+
+import dataclasses
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import tensorflow as tf
+
+from dual_device_strategy import emulation
+from dual_device_strategy.profile import measuring, page
+from dual_device_strategy.profile.judging import TITLES, Judgement, judge
+from dual_device_strategy.whatif import STAGES, Stages, predict
+
+
+@dataclasses.dataclass
+class Profile:
+    """What was measured and, once all stages were, what it means."""
+
+    devices: dict[str, str]
+    slots: int
+    measured: measuring.Measured
+    judgement: Judgement | None = None
+    emulated: bool = False
+
+    def as_json(self) -> dict:
+        result = {
+            "devices": self.devices,
+            "emulated": self.emulated,
+            "slots": self.slots,
+            "cores": measuring.cores(),
+            "stages": [
+                {"stage": name, **_figures(times), "times_ms": times}
+                for name, times in self.measured.stages.items()
+            ],
+            "staged": {
+                **_figures(self.measured.steps),
+                "gaps": _figures(self.measured.gaps),
+                "monitor": self.measured.monitor,
+            },
+            "front_end_core_ms": self.measured.front_end_core_ms,
+        }
+        if self.judgement:
+            result["judgement"] = dataclasses.asdict(self.judgement)
+            result["judgement"]["advice"] = [str(advice) for advice in self.judgement.advice]
+            stages = Stages(**{name: self.measured.stages[name] for name in STAGES})
+            result["timeline"] = predict(stages, slots=self.slots, steps=40).spans[20:30]
+        return result
+
+    def table(self) -> str:
+        """What was measured so far, for a terminal."""
+        kind = " (emulated: overlap and waiting, not speed)" if self.emulated else ""
+        lines = [
+            f"data device {self.devices['data']}, model device {self.devices['model']}, "
+            f"slots={self.slots}{kind}",
+            f"{'each stage alone':<32}{'ms':>9}{'std':>8}{'of a step':>11}",
+        ]
+        step = statistics.median(self.measured.steps) if self.measured.steps else None
+        for name, times in self.measured.stages.items():
+            lines.append(_row(TITLES[name], times, step))
+        if self.measured.steps:
+            lines.append("all together")
+            lines.append(_row("staged step", self.measured.steps, step))
+            lines.append(_row("gap between steps", self.measured.gaps, step))
+        if self.judgement:
+            lines += ["", *self._findings()]
+        return "\n".join(lines)
+
+    def _findings(self):
+        found = self.judgement
+        lines = [f"bottleneck: {found.bottleneck}, {found.limit_ms:.2f} ms"]
+        if found.overlap:
+            lines.append(
+                f"overlap: {found.overlap:.1%} of the limit reached (slowest stage / step), "
+                f"variation {found.variation:.1%}"
+            )
+        lines.append(f"verdict: {found.verdict}")
+        lines += [f"advice: {advice}" for advice in found.advice]
+        lines.append("what if (simulated from the times above, ms per batch of this size):")
+        lines.append(
+            "  " + ", ".join(f"{p['setting']} {p['ms_per_batch']:.1f}" for p in found.predictions)
+        )
+        return lines
+
+    def write_html(self, path: str | Path) -> None:
+        """One page with everything in it; it needs no network."""
+        Path(path).write_text(page.render(self.as_json()))
+
+
+def profile(
+    strategy: tf.distribute.Strategy,
+    dataset: tf.data.Dataset,
+    step: Callable,
+    *,
+    steps: int = 50,
+    result: Profile | None = None,
+) -> Profile:
+    """Measures each stage of a pipeline alone, and all together, under the strategy.
+
+    Args:
+      strategy: a `DataModelSplitStrategy`.
+      dataset: not distributed; with `on_data_device` in it for the front end.
+      step: what the loop gives to `strategy.run` with a batch; what it returns is read.
+      steps: repetitions of each measurement; the dataset must have four batches more.
+      result: filled as the measurement goes on, for who wants it if that fails.
+
+    Raises:
+      ProfileError: if the dataset is too short or one of the functions fails.
+    """
+    result = result or empty(strategy)
+    measuring.measure(strategy, dataset, step, steps, result.measured)
+    result.judgement = judge(result.measured, result.slots, measuring.cores())
+    return result
+
+
+def empty(strategy: tf.distribute.Strategy) -> Profile:
+    extended = strategy.extended
+    names = {"data": extended.data_device, "model": extended.worker_devices[0]}
+    return Profile(
+        {role: name.rsplit("device:", 1)[-1] for role, name in names.items()},
+        extended.slots,
+        measuring.Measured(),
+        emulated=bool(emulation.active()),
+    )
+
+
+def _figures(times):
+    if not times:
+        return {"count": 0}
+    return {
+        "count": len(times),
+        "median_ms": statistics.median(times),
+        "mean_ms": statistics.fmean(times),
+        "std_ms": statistics.pstdev(times),
+    }
+
+
+def _row(title, times, step):
+    if not times:
+        return f"  {title:<30}{'-':>9}"
+    mean = statistics.fmean(times)
+    share = f"{mean / step:>10.0%}" if step else f"{'-':>10}"
+    return f"  {title:<30}{mean:>9.2f}{statistics.pstdev(times):>8.2f} {share}"

@@ -1,0 +1,107 @@
+"""The built-in work that `profile` and `compare` measure: batches the size of an XTTS trainer's.
+
+A batch is token ids [batch, text_len] and audio.  On real GPUs the audio is a waveform, the front
+end computes log spectra [batch, mel_frames, 80] and the step trains a small transformer on them.
+Emulated GPUs and CPUs have no speed to speak of; there each stage takes a given time, in
+proportion to the batch size, and the batches are real.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from dual_device_strategy import emulation
+from dual_device_strategy.front_end import on_data_device
+
+MEL_BINS = 80
+HOP = 256
+REFERENCE_BATCH = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """Sizes, and for emulated devices the milliseconds of host, front end and step.
+
+    `stage_ms` holds for a batch of 16.  `step_mb` is the memory the emulated step takes for
+    each element of a batch.
+    """
+
+    batch_size: int = 16
+    text_len: int = 200
+    mel_frames: int = 400
+    stage_ms: tuple[float, float, float] | None = None
+    step_mb: float = 0.0
+
+    def scaled_ms(self) -> tuple[float, ...]:
+        return tuple(ms * self.batch_size / REFERENCE_BATCH for ms in self.stage_ms)
+
+    def host(self) -> tf.data.Dataset:
+        """Endless batches of the host pipeline."""
+        shape = [self.batch_size, self.mel_frames, MEL_BINS if self.stage_ms else HOP]
+        with tf.device("/CPU:0"):
+            text = tf.ones([self.batch_size, self.text_len], tf.int32)
+            audio = tf.random.stateless_normal(shape, (1, 2))
+        dataset = tf.data.Dataset.from_tensors((text, audio)).repeat()
+        if not self.stage_ms:
+            return dataset.map(lambda text, audio: (text, audio / tf.reduce_max(tf.abs(audio))))
+        host_ms = self.scaled_ms()[0]
+        return (
+            dataset.map(lambda *batch: emulation.timed(batch, ms=host_ms)) if host_ms else dataset
+        )
+
+    def front_end(self, text: tf.Tensor, audio: tf.Tensor):
+        if self.stage_ms:
+            # Held together, or the batch would go on before the time is up.
+            return emulation.timed((text, audio), ms=self.scaled_ms()[1])
+        wave = tf.reshape(audio, [self.batch_size, self.mel_frames * HOP])
+        spectra = tf.abs(tf.signal.stft(wave, 4 * HOP, HOP, pad_end=True))
+        mel = tf.signal.linear_to_mel_weight_matrix(MEL_BINS, 2 * HOP + 1, 22050, 0.0, 8000.0)
+        return text, tf.math.log(tf.maximum(spectra @ mel, 1e-5))
+
+    def train_step(self) -> Callable[[tuple], tf.Tensor]:
+        """A step over one batch, made in the strategy's scope; it returns the loss."""
+        if self.stage_ms:
+            return self._timed_step
+        return _transformer_step(self.text_len, self.mel_frames)
+
+    def dataset_and_step(self) -> tuple[tf.data.Dataset, Callable]:
+        """As `--target` functions return them."""
+        return self.host().apply(on_data_device(self.front_end)), tf.function(self.train_step())
+
+    def _timed_step(self, batch):
+        _, features = batch
+        held = [features]
+        if self.step_mb:
+            floats = int(self.batch_size * self.step_mb * (1 << 18))
+            held.append(tf.raw_ops.Empty(shape=[floats], dtype=tf.float32))
+        return emulation.timed(held, ms=self.scaled_ms()[2])[0][0, 0, 0]
+
+
+def _transformer_step(text_len, mel_frames, width=512, layers=8):
+    import keras
+
+    text = keras.Input([text_len], dtype="int32")
+    mel = keras.Input([mel_frames, MEL_BINS])
+    x = keras.layers.Concatenate(axis=1)(
+        [keras.layers.Embedding(6681, width)(text), keras.layers.Dense(width)(mel)]
+    )
+    for _ in range(layers):
+        y = keras.layers.LayerNormalization()(x)
+        x = x + keras.layers.MultiHeadAttention(8, width // 8)(y, y, use_causal_mask=True)
+        y = keras.layers.LayerNormalization()(x)
+        x = x + keras.layers.Dense(width)(keras.layers.Dense(4 * width, activation="gelu")(y))
+    model = keras.Model([text, mel], keras.layers.Dense(MEL_BINS)(x[:, text_len:]))
+    optimizer = keras.optimizers.AdamW(1e-4)
+    optimizer.build(model.trainable_variables)
+
+    def step(batch):
+        text, features = batch
+        with tf.GradientTape() as tape:
+            error = model([text, features], training=True)[:, :-1] - features[:, 1:]
+            loss = tf.reduce_mean(tf.square(error))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return step
