@@ -44,7 +44,7 @@ class Profile:
             result["judgement"] = dataclasses.asdict(self.judgement)
             result["judgement"]["advice"] = [str(advice) for advice in self.judgement.advice]
             stages = Stages(**{name: self.measured.stages[name] for name in STAGES})
-            result["timeline"] = predict(stages, slots=self.slots, steps=40).spans[20:30]
+            result["timeline"] = predict(stages, slots=self.slots, steps=60).spans[20:40]
         return result
 
     def table(self) -> str:
