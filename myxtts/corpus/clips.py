@@ -4,6 +4,7 @@ Runs in worker processes, so nothing here starts TensorFlow.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -67,9 +68,17 @@ def check_path(root: Path, name: str) -> None:
         raise BadClip(
             "wrong extension", f"{extension or 'none'}, not one of {', '.join(AUDIO_EXTENSIONS)}"
         )
-    resolved = os.path.realpath(root / name)
-    if not resolved.startswith(os.path.join(os.path.realpath(root), "")):
+    path = os.path.join(root, name)
+    folder = _real_folder(os.path.dirname(path))
+    resolved = os.path.realpath(path) if os.path.islink(path) else os.path.join(folder, "")
+    if not resolved.startswith(os.path.join(_real_folder(str(root)), "")):
         raise BadClip("path escapes the corpus", "a symbolic link leads out of it")
+
+
+@functools.lru_cache(maxsize=1024)
+def _real_folder(folder: str) -> str:
+    """Links resolved; once per folder, because that takes longer than all else about a clip."""
+    return os.path.realpath(folder)
 
 
 def file_state(path: Path) -> tuple[int, int, int]:

@@ -92,14 +92,12 @@ class Corpus:
     def split(self, held_out: float) -> tuple["Corpus", "Corpus"]:
         """(training, held out). A clip's side depends on its path and text alone, so that it
         stays where it is when the corpus grows."""
-        shares = np.array(
-            [
-                int.from_bytes(
-                    hashlib.blake2b(f"{os.path.basename(p)}\t{t}".encode(), digest_size=4).digest()
-                )
-                for p, t in zip(self.paths, self.texts, strict=True)
-            ]
+        names = (
+            f"{os.path.basename(path)}\t{text}".encode()
+            for path, text in zip(self.paths, self.texts, strict=True)
         )
+        digests = b"".join(hashlib.blake2b(name, digest_size=4).digest() for name in names)
+        shares = np.frombuffer(digests, ">u4")
         out = shares < held_out * 2**32
         return self.subset(np.flatnonzero(~out)), self.subset(np.flatnonzero(out))
 

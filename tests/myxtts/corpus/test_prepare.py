@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from myxtts import UserError
 from myxtts.config import PrepareConfig
@@ -158,6 +159,63 @@ def test_the_audio_in_the_manifest_is_the_audio_of_the_clip(ljspeech):
         time = np.arange(len(heard)) / 22050
         wanted = 0.3 * np.sin(2 * np.pi * (200 + 100 * time) * time)
         assert np.abs(heard - wanted)[1000:-1000].max() < 0.005
+
+
+def lay_out_as(layout, root, spoken):
+    """The first clips of the spoken corpus as another corpus would hold them."""
+    rows = []
+    for i in range(6):
+        audio, _ = soundfile.read(spoken.paths[i])
+        speaker = str(spoken.speaker_ids[i] + 1)
+        text = spoken.texts[i]
+        name, kind = {
+            "common_voice": (f"clips/common_voice_en_{i}.mp3", "MPEG_LAYER_III"),
+            "vctk": (f"wav48_silence_trimmed/p{speaker}/p{speaker}_{i:03d}_mic1.flac", "PCM_16"),
+            "libritts": (f"train-clean/{speaker}/77/{speaker}_77_{i:06d}_000000.wav", "PCM_24"),
+            "coqui": (f"sound/{i}.ogg", "VORBIS"),
+        }[layout]
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, audio, 22050, subtype=kind)
+        if layout == "vctk":
+            transcript = root / "txt" / f"p{speaker}" / f"p{speaker}_{i:03d}.txt"
+            transcript.parent.mkdir(parents=True, exist_ok=True)
+            transcript.write_text(text)
+        if layout == "libritts":
+            path.with_suffix(".normalized.txt").write_text(text)
+        rows.append((speaker, path.name, text))
+    if layout == "common_voice":
+        lines = ["client_id\tpath\tsentence\tlocale"]
+        lines += [f"{speaker}\t{name}\t{text}\ten" for speaker, name, text in rows]
+        (root / "train.tsv").write_text("\n".join(lines))
+    if layout == "coqui":
+        lines = [f"sound/{name}|{text}|{speaker}|en" for speaker, name, text in rows]
+        (root / "metadata.csv").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("layout", ["common_voice", "vctk", "libritts", "coqui"])
+def test_the_same_speech_in_any_layout_is_the_same_corpus(layout, tmp_path, spoken_corpus):
+    root = tmp_path / layout
+    lay_out_as(layout, root, spoken_corpus)
+    prepared, summary = run(root)
+    corpus = Corpus.load(prepared)
+    assert summary.clips == 6 and summary.rejected.total() == 0
+    by_text = {text: i for i, text in enumerate(corpus.texts)}
+    assert by_text.keys() == set(spoken_corpus.texts[:6])
+    for clip in range(6):
+        i = by_text[spoken_corpus.texts[clip]]
+        assert corpus.speakers[corpus.speaker_ids[i]].lstrip("p") == str(
+            spoken_corpus.speaker_ids[clip] + 1
+        )
+        heard, wanted = (soundfile.read(c.paths[k])[0] for c, k in
+                         ((corpus, i), (spoken_corpus, clip)))  # fmt: skip
+        size = min(len(heard), len(wanted))
+        spectra = np.fft.rfft(heard[:size], 2 * size), np.fft.rfft(wanted[:size], 2 * size)
+        # Lossy codecs may shift by some milliseconds: the best alignment counts.
+        match = np.fft.irfft(spectra[0] * spectra[1].conj()).max() / np.sqrt(
+            np.square(heard).sum() * np.square(wanted).sum()
+        )
+        assert match > 0.99
 
 
 def start(root, *flags):
