@@ -31,6 +31,8 @@ def library() -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.parent / "lock"):
             if not target.exists():  # another process may have built it meanwhile
+                for stale in target.parent.glob("tmp*"):  # of a process that was killed
+                    shutil.rmtree(stale)
                 logging.info("Building the emulated GPUs in %s (once, some 15 s)", target.parent)
                 _build(compiler, flags, target)
     return target

@@ -3,10 +3,14 @@
 //
 // It hands its tensors on without a copy, and so takes no memory.
 
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -82,6 +86,27 @@ bool IsFoldingConstants(OpKernelContext* context) {
   return device == nullptr || !device->parsed_name().has_job;
 }
 
+class Sleep {
+ public:
+  // Whether it was cancelled before the time came.
+  bool Until(Time end) {
+    WakeUpPrecisely();
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_until(lock, end, [this] { return cancelled_; });
+  }
+
+  void Cancel() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    cancelled_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool cancelled_ = false;
+};
+
 class TimedOnCpu : public AsyncOpKernel {
  public:
   using AsyncOpKernel::AsyncOpKernel;
@@ -95,10 +120,23 @@ class TimedOnCpu : public AsyncOpKernel {
     Time end = begin + times.host;
     for (const float* ms : times.device_ms) end += FromMilliseconds(*ms);
     if (end == begin) return done();
+    auto sleep = std::make_shared<Sleep>();
+    CancellationManager* cancellation = context->cancellation_manager();
+    CancellationToken token{};
+    if (cancellation != nullptr) {
+      token = cancellation->get_cancellation_token();
+      if (!cancellation->RegisterCallback(token, [sleep] { sleep->Cancel(); })) {
+        context->SetStatus(absl::CancelledError("Cancelled before it began."));
+        return done();
+      }
+    }
     // A thread of its own: TensorFlow has as few as the machine has cores.
-    std::thread([end, done = std::move(done)] {
-      WakeUpPrecisely();
-      std::this_thread::sleep_until(end);
+    std::thread([=, done = std::move(done)] {
+      const bool cancelled = sleep->Until(end);
+      if (cancellation != nullptr) cancellation->DeregisterCallback(token);
+      if (cancelled) {
+        context->SetStatus(absl::CancelledError("Cancelled while it slept."));
+      }
       done();
     }).detach();
   }

@@ -49,6 +49,15 @@ def test_it_is_built_once(compiler, tmp_path):
     assert [entry.name for entry in path.parent.iterdir() if entry.name != "lock"] == [path.name]
 
 
+def test_what_a_killed_build_left_behind_is_cleared_away(compiler):
+    path = building.library()
+    path.unlink()
+    (path.parent / "tmpleft").mkdir()
+    (path.parent / "tmpleft" / "plugin.o").write_text("half")
+    assert building.library() == path and path.exists()
+    assert not (path.parent / "tmpleft").exists()
+
+
 def test_it_is_built_anew_for_another_tensorflow(compiler, monkeypatch):
     path = building.library()
     once = len(compiler())

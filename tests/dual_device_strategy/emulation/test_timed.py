@@ -212,6 +212,16 @@ def test_it_takes_its_time_in_a_dataset_s_map(constant):
     assert time.perf_counter() - began >= 0.2
 
 
+def test_closing_a_dataset_s_iterator_does_not_wait_for_a_long_sleep():
+    with tf.device("/CPU:0"):
+        dataset = tf.data.Dataset.range(9).map(lambda i: emulation.timed(i, 60_000 * i))
+        iterator = iter(dataset.prefetch(4))
+        assert next(iterator) == 0
+    began = time.perf_counter()
+    del iterator
+    assert time.perf_counter() - began < 10
+
+
 def test_it_holds_the_device_a_dataset_s_function_runs_on():
     from dual_device_strategy import DataModelSplitStrategy, on_data_device
 
