@@ -1,0 +1,221 @@
+"""How iterations end: short, empty, abandoned, broken, interrupted, or with the process."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_partial_last_batch_arrives_as_it_is(strategy):
+    dataset = tf.data.Dataset.range(7).batch(3)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    assert [b.numpy().tolist() for b in distributed] == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+def test_an_empty_dataset_has_no_batch_in_any_epoch(strategy):
+    distributed = strategy.experimental_distribute_dataset(tf.data.Dataset.range(0))
+    assert [list(distributed) for _ in range(2)] == [[], []]
+
+
+def test_an_exhausted_iterator_stays_exhausted_and_the_dataset_starts_anew(strategy):
+    distributed = strategy.experimental_distribute_dataset(tf.data.Dataset.range(2))
+    iterator = iter(distributed)
+    assert [int(x) for x in iterator] == [0, 1]
+    for _ in range(3):
+        with pytest.raises(StopIteration):
+            next(iterator)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            iterator.get_next()
+    assert [int(x) for x in distributed] == [0, 1]
+
+
+def test_an_infinite_dataset_can_be_left(strategy):
+    distributed = strategy.experimental_distribute_dataset(tf.data.Dataset.range(3).repeat())
+    assert int(distributed.cardinality) == tf.data.INFINITE_CARDINALITY
+    iterator = iter(distributed)
+    assert [int(next(iterator)) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
+    del iterator
+    assert int(next(iter(distributed))) == 0
+
+
+def failing(x):
+    message = tf.strings.join(["no value for ", tf.strings.as_string(x)])
+    with tf.control_dependencies([tf.debugging.Assert(x != 3, [message])]):
+        return x * 10
+
+
+@pytest.mark.parametrize("where", ["host", "front end", "map after the front end"])
+def test_an_exception_reaches_the_consumer_at_its_element_with_its_message(strategy, where):
+    dataset = tf.data.Dataset.range(6)
+    if where == "host":
+        dataset = dataset.map(failing)
+    else:
+        dataset = dataset.apply(on_data_device(failing if where == "front end" else lambda x: x))
+        dataset = dataset if where == "front end" else dataset.map(failing)
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    assert [int(next(iterator)) for _ in range(3)] == [0, 10, 20]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no value for 3"):
+        next(iterator)
+    assert [int(x) for x in iterator] == [40, 50]
+
+
+def test_an_exception_of_the_users_generator_arrives_with_its_message(strategy):
+    def rows():
+        yield 1.0
+        raise KeyError("clip 17 is gone")
+
+    dataset = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([]))
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    assert float(next(iterator)) == 1.0
+    with pytest.raises(tf.errors.OpError, match="clip 17 is gone"):
+        next(iterator)
+
+
+def test_training_and_validation_batches_can_be_taken_in_turns(strategy):
+    train = strategy.experimental_distribute_dataset(tf.data.Dataset.range(6).repeat())
+    validation = strategy.experimental_distribute_dataset(tf.data.Dataset.range(100, 103))
+    taken = []
+    iterator = iter(train)
+    for _ in range(3):
+        taken += [int(next(iterator)) for _ in range(2)]
+        taken += [int(x) for x in validation]
+    assert taken == [0, 1, 100, 101, 102, 2, 3, 100, 101, 102, 4, 5, 100, 101, 102]
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def resident_mb():
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def device_bytes():
+    return [tf.config.experimental.get_memory_info(f"GPU:{i}")["current"] for i in (0, 1)]
+
+
+@pytest.mark.slow
+def test_a_thousand_abandoned_iterators_leave_nothing_behind(strategy):
+    dataset = tf.data.Dataset.range(50).map(lambda i: tf.fill([1000], i))
+    distributed = strategy.experimental_distribute_dataset(dataset.prefetch(2))
+
+    def abandon(count):
+        for i in range(count):
+            iterator = iter(distributed)
+            if i % 2:
+                next(iterator)
+        del iterator
+        gc.collect()
+        deadline = time.monotonic() + 10
+        while threads() > before[0] and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    before = [10**6]
+    abandon(50)
+    before = [threads(), resident_mb(), device_bytes()]
+    abandon(1000)
+    assert threads() <= before[0]
+    assert resident_mb() <= 1.03 * before[1]
+    assert device_bytes() == before[2]
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_steps_leave_memory_where_it_was_and_trace_once(strategy, pair):
+    dataset = tf.data.Dataset.range(8).repeat().map(lambda i: tf.fill([64], i))
+    dataset = dataset.apply(on_data_device(lambda x: tf.cast(x, tf.float32)))
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    traces = []
+
+    @tf.function
+    def steps(iterator, count):
+        traces.append(1)
+        total = 0.0
+        for _ in tf.range(count):
+            total += strategy.run(tf.reduce_sum, args=(next(iterator),))
+        return total
+
+    for _ in range(5):
+        steps(iterator, tf.constant(1000))
+    before = resident_mb(), device_bytes()
+    total = 0.0
+    for _ in range(95):
+        total += float(steps(iterator, tf.constant(1000)))
+    assert total == 95 * 125 * 28 * 64
+    assert len(traces) == 1
+    assert resident_mb() <= 1.01 * before[0]
+    assert np.all(np.array(device_bytes()) <= 1.01 * np.array(before[1]) + 4096)
+
+
+PROGRAM = """
+import signal, sys, time
+import tensorflow as tf
+from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
+emulation.start(gpus=2)
+strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+dataset = tf.data.Dataset.range(10**9).map(lambda i: tf.fill([1000], i)).prefetch(4)
+dataset = dataset.apply(on_data_device(lambda x: emulation.timed(x, ms=5)))
+iterators = [iter(strategy.experimental_distribute_dataset(dataset)) for _ in range(3)]
+for iterator in iterators:
+    next(iterator)
+print("running", flush=True)
+{ending}
+"""
+
+ENDINGS = {
+    "end of the program": ("", 0),
+    "an exception": ("raise SystemError('told')", 1),
+    "sys.exit": ("sys.exit(3)", 3),
+    "Ctrl-C": (
+        "while True:\n    strategy.run(tf.function(lambda x: x + 1), args=(next(iterators[0]),))",
+        -signal.SIGINT,
+    ),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_process_ends_at_once_with_iterators_alive(ending):
+    code, expected = ENDINGS[ending]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(ending=code)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "running\n", process.stderr.read()
+        if ending == "Ctrl-C":
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == expected, errors[-2000:]
+    assert ("SystemError: told" in errors) == (ending == "an exception")
+
+
+def test_devices_are_idle_after_an_iterator_is_dropped():
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    dataset = tf.data.Dataset.range(10**6).apply(
+        on_data_device(lambda x: emulation.timed(x, ms=10))
+    )
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    next(iterator)
+    del iterator
+    gc.collect()
+    time.sleep(0.2)
+    with emulation.measure() as use:
+        time.sleep(0.1)
+    assert use[0].busy == use[1].busy == 0
