@@ -98,7 +98,7 @@ def start(
     compat.load_pluggable_device_library(str(building.library()))
     if library.register_with_tensorflow() == 0:
         raise RuntimeError("TensorFlow took none of the kernels for the emulated GPUs.")
-    steering.steer()
+    steering.steer(gpus)
     _started = Emulation(limits, gbps, latency_us, time.perf_counter())
     logging.warning(
         "%d emulated GPUs (memory %s MB, links of %g GB/s and %g us): overlap, stalls, memory and "

@@ -1,22 +1,32 @@
-"""Keeps other libraries from choosing what needs a real GPU.
+"""Makes TensorFlow and Keras choose what runs on emulated GPUs.
 
-They choose it because they see a GPU; the same program then runs unmodified.
+They choose what needs a real one because they see a GPU. Steered, the same program runs unmodified.
 """
 
 import importlib
+import os
 
 import tensorflow as tf
 from absl import logging
 
 from dual_device_strategy import compat
 
+# As many as may wait for a device at a time: branches of functions, stages of pipelines.
+_THREADS_PER_GPU = 8
 
-def steer() -> None:
+
+def steer(gpus: int) -> None:
     # Graph optimizers that rewrite for GPUs: the first makes convolutions channels-first, which
     # CPU kernels cannot do, the second puts cuDNN's implementation of a function for another.
     tf.config.optimizer.set_experimental_options(
         {"layout_optimizer": False, "implementation_selector": False}
     )
+    # A kernel that computes holds its thread until the device's earlier work is done. TensorFlow
+    # has one thread per core for all kernels: on two cores, two such would stop the host's work.
+    if tf.config.threading.get_inter_op_parallelism_threads() == 0:
+        tf.config.threading.set_inter_op_parallelism_threads(
+            (os.cpu_count() or 1) + gpus * _THREADS_PER_GPU
+        )
     compat.mirror_without_nccl()
     _steer_keras()
 

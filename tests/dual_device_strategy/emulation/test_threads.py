@@ -1,12 +1,42 @@
 """Many threads at a time, on both devices, with work that really computes."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from dual_device_strategy import emulation
+
+
+def test_kernels_that_wait_for_their_device_leave_the_host_s_functions_alone():
+    @tf.function
+    def on_device(x):
+        return emulation.timed(x, 800) + 1
+
+    @tf.function
+    def on_host(x):
+        return tf.add_n([tf.sin(x + i) for i in range(4)])
+
+    def call(device):
+        with tf.device(device):
+            on_device(x).numpy()
+
+    with tf.device("/CPU:0"):
+        x = tf.ones([])
+        on_host(x)
+    waiting = [threading.Thread(target=call, args=(f"/GPU:{i % 2}",)) for i in range(6)]
+    with emulation.measure() as use:
+        for thread in waiting:
+            thread.start()
+        while not all(one.compute_seconds > 0 for one in use):
+            time.sleep(0.01)
+        with tf.device("/CPU:0"):
+            on_host(x).numpy()
+        assert all(one.compute_seconds < 0.7 for one in use)
+        for thread in waiting:
+            thread.join()
 
 
 @pytest.mark.slow
