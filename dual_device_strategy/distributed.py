@@ -9,6 +9,7 @@ from dual_device_strategy import compat
 from dual_device_strategy.front_end import split
 from dual_device_strategy.out_of_memory import explained, size_of
 from dual_device_strategy.progress import Progress
+from dual_device_strategy.slot_tuning import SlotTuning
 from dual_device_strategy.staging import Staging, component_specs
 
 
@@ -22,6 +23,7 @@ class StagedIterator(compat.DistributedIterator):
 
     arrivals = None
     progress = None
+    tuning = None
 
     def __init__(
         self,
@@ -63,6 +65,8 @@ class StagedIterator(compat.DistributedIterator):
             raise explained(error, self._strategy, batch) from None
         if self._batch_size is None and tf.executing_eagerly():
             self._batch_size = size_of(flat)
+            if self.tuning:
+                self.tuning.batch_bytes = max(_bytes_of(flat) or 0, self.tuning.batch_bytes or 0)
         return self._packed(flat)
 
     def get_next_as_optional(self):
@@ -130,8 +134,15 @@ class StagedDataset(compat.DistributedDataset):
         super().__init__(workers, strategy, host, options=options)
         self._element_spec = spec
         self._progress = None
-        if extended.warm_up or extended.counts_arrivals:
+        self._tuning = None
+        if extended.warm_up or extended.counts_arrivals or extended.auto_slots:
             self._progress = Progress.on(workers.worker_devices[0])
+        # On the host there is no data stage whose times could be noted; 1 is the default.
+        own_stage = extended.data_device != workers.worker_devices[0]
+        given = options is not None and options.experimental_per_replica_buffer_size != 1
+        if extended.auto_slots and own_stage and not given:
+            target = workers.compute_devices_for_worker(0)[0]
+            self._tuning = SlotTuning(self._progress, target, _bytes_of(component_specs(spec)))
         self._staging = Staging(
             host.element_spec,
             front_end,
@@ -152,6 +163,11 @@ class StagedDataset(compat.DistributedDataset):
         return sharded
 
     def __iter__(self):
+        # Inside a tf.function the slots are what they are when it is traced.
+        if self._tuning and tf.executing_eagerly():
+            slots = self._tuning.choose()
+            self._staging.ready_slots = slots - 2
+            self._strategy.extended.slots = slots
         iterator = self._staging.iterator_over(self._cloned_datasets[0])
         staged = StagedIterator(
             self._input_workers,
@@ -164,6 +180,7 @@ class StagedDataset(compat.DistributedDataset):
         )
         if self._progress and tf.executing_eagerly():
             staged.progress = self._progress
+            staged.tuning = self._tuning
             staged.arrivals = self._progress.arrivals()
             self._strategy.extended.last_iterator = weakref.ref(staged)
             if self._strategy.extended.warm_up:
@@ -218,3 +235,11 @@ class StagedDatasetSpec(compat.DistributedDatasetSpec):
     @staticmethod
     def from_value(value):
         return value._type_spec
+
+
+def _bytes_of(tensors) -> int | None:
+    """Of a batch, or of the specs of one; None where these leave shapes open."""
+    sizes = [tensor.shape.num_elements() for tensor in tensors]
+    if None in sizes:
+        return None
+    return sum(size * tensor.dtype.size for size, tensor in zip(sizes, tensors, strict=True))

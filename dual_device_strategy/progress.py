@@ -35,7 +35,10 @@ class Progress:
     started: tf.Variable  # batches asked of the host pipeline
     ended: tf.Variable  # whether the host pipeline has said that it has no more
     arrived: tf.Variable  # batches that reached the model device
-    times: tf.Variable  # of the latest arrivals, in seconds since the epoch, arrival i at i % 64
+    # Of the latest 256: when a batch was asked of the host pipeline and when one arrived, in
+    # seconds since the epoch, the i-th at place i % 256.
+    asked: tf.Variable
+    times: tf.Variable
     host: Stopwatch  # the data stage's waiting for the host pipeline
 
     @classmethod
@@ -45,13 +48,17 @@ class Progress:
             compat.host_variable(zero, host),
             compat.host_variable(False, host),
             compat.host_variable(zero, host),
-            compat.host_variable(tf.zeros([64], tf.float64), host),
+            compat.host_variable(tf.zeros([256], tf.float64), host),
+            compat.host_variable(tf.zeros([256], tf.float64), host),
             Stopwatch.on(host),
         )
 
     def get_next_counted(self, iterator, types, shapes) -> list[tf.Tensor]:
         """The host iterator's next flat element; notes that it was asked, and its end."""
-        with tf.control_dependencies([self.started.assign_add(1), self.host.start()]):
+        started = self.started + 1
+        now = tf.IndexedSlices(tf.timestamp(), (started - 1) % 256)
+        noted = self.asked.scatter_update(now)
+        with tf.control_dependencies([self.started.assign(started), noted, self.host.start()]):
             optional = tf.raw_ops.IteratorGetNextAsOptional(
                 iterator=iterator, output_types=types, output_shapes=shapes
             )
@@ -81,7 +88,7 @@ class Progress:
                 arrived = self.arrived + tf.cast(sign, tf.int64)
                 with tf.control_dependencies([arrived]):
                     now = tf.timestamp()
-                self.times.scatter_update(tf.IndexedSlices(now, (arrived - 1) % 64))
+                self.times.scatter_update(tf.IndexedSlices(now, (arrived - 1) % 256))
                 self.arrived.assign(arrived)
 
         count(sign_of(flat))

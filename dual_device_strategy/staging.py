@@ -105,7 +105,7 @@ class Stage:
                 return transform(flat) if transform else flat
 
         self.element_spec = moved_spec if element_spec is None else element_spec
-        self._device, self._slots, self._warm_up = device, slots, warm_up
+        self._device, self.slots, self._warm_up = device, slots, warm_up
         self._find = _trace(find, tf.TensorSpec([], tf.string))
         self._next = _trace(
             pull, _ITERATOR, experimental_attributes={"experimental_ints_on_device": True}
@@ -117,8 +117,8 @@ class Stage:
         """An iterator on this stage's device; up to `slots` of its batches wait there."""
         with tf.device(self._device):
             dataset = _Generator(self, source)
-            if self._slots:
-                dataset = dataset.prefetch(self._slots)
+            if self.slots:
+                dataset = dataset.prefetch(self.slots)
             return iter(dataset.with_options(_stage_options(self._warm_up)))
 
 
@@ -180,7 +180,6 @@ class Staging:
         """`slots`: how many batches may wait on the first and on the second of the `devices`."""
         (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
         self._host_device = compat.host_of(data_device)
-        self.ready_slots = ready_slots
         self._host_slots, self._stages = 0, []
         if data_device != self._host_device or warm_up:
             self._stages.append(
@@ -206,10 +205,20 @@ class Staging:
                 name=READY,
                 slots=ready_slots,
                 unpack=True,
+                get_next=progress.get_next_counted if progress and not self._stages else _get_next,
                 arrived=progress.count_arrival if progress else None,
                 warm_up=warm_up,
             )
         )
+
+    @property
+    def ready_slots(self) -> int:
+        """How many batches of iterators made from now on may wait on the second device."""
+        return self._stages[-1].slots
+
+    @ready_slots.setter
+    def ready_slots(self, count: int) -> None:
+        self._stages[-1].slots = count
 
     def iterator_over(self, host: tf.data.Dataset) -> tf.data.Iterator:
         """`host`'s batches, through the front end, as components on the target device."""

@@ -9,6 +9,7 @@ from absl import logging
 from dual_device_strategy import compat
 from dual_device_strategy.distributed import StagedDataset
 from dual_device_strategy.out_of_memory import explained, size_of
+from dual_device_strategy.slot_tuning import FIRST
 
 _PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
 
@@ -68,7 +69,11 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
       model_device: where variables live and steps run, such as "GPU:1".  With neither given:
         GPU:0 and GPU:1; with one GPU the host and GPU:0; without any, the first two logical
         CPUs.  The choice is logged.
-      slots: at most so many batches exist beyond the host, at least 2.
+      slots: at most so many batches exist beyond the host, at least 2.  "auto" begins with 3 and
+        chooses anew whenever a dataset is iterated again, never inside an epoch: the smallest
+        number up to 8 that hides the jitter measured in the epoch before and fits into the model
+        device's free memory.  Where the loop over an epoch is inside a tf.function, the number is
+        what it was when that was traced.
       warm_up: fill the READY slots before the first batch is handed out.
     """
 
@@ -77,13 +82,13 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
         data_device: str | None = None,
         model_device: str | None = None,
         *,
-        slots: int = 3,
+        slots: int | str = 3,
         warm_up: bool = False,
     ):
-        if isinstance(slots, bool) or not isinstance(slots, int) or slots < 2:
+        if slots != "auto" and (isinstance(slots, bool) or not isinstance(slots, int) or slots < 2):
             raise ValueError(
                 "slots must be a whole number of at least 2 (one batch preparing, one training), "
-                f"got slots={slots!r}"
+                f'or "auto", got slots={slots!r}'
             )
         data_device, model_device = _devices(data_device, model_device)
         # Not OneDeviceStrategy.__init__, which makes an extended of its own.  Being a kind of
@@ -108,12 +113,11 @@ class SplitExtended(compat.OneDeviceExtended):
     def __init__(self, strategy, data_device, model_device, slots, warm_up):
         super().__init__(strategy, model_device)
         self.data_device = data_device
-        self.slots = slots
+        self.auto_slots = slots == "auto"
+        self.slots = FIRST if self.auto_slots else slots  # the latest choice, where it is "auto"
         self.warm_up = warm_up
         self.counts_arrivals = False  # set it before a dataset is distributed
-        # Where arrivals are counted: the waiting for batches inside tf.functions (a Stopwatch),
-        # and a weak reference to the last iterator made.
-        self.waiting, self.last_iterator = None, lambda: None
+        self.last_iterator = lambda: None  # a weak reference, where arrivals are counted
         self._scopes = threading.local()
 
     @contextlib.contextmanager

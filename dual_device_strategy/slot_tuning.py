@@ -1,0 +1,143 @@
+"""`slots="auto"`: the smallest number of slots that hides the jitter that was measured.
+
+Nothing is measured in the loop: that the data device asked the host for a batch, and that a batch
+arrived on the model device, is noted with the time (`progress.py`).  From these two times of each
+batch follows how long the data device took for it and how long the step before it took:
+
+* The data device asks for batch i + 1 as soon as batch i was taken from it, which is when batch i
+  had room on the model device.  If batch i arrived long after that, its arrival tells when it was
+  prepared; if at once, it is only known to have been prepared by then.
+* The last room is made by the step when it takes a batch.  If the batch after it arrived before
+  the step asked again, this tells how long the step took; if not, only that it took no longer.
+
+Times of which only an upper bound is known are estimated as in survival analysis (Kaplan and
+Meier).  The simulation of `whatif.py` then says what each number of slots would give.
+"""
+
+import numpy as np
+from absl import logging
+
+from dual_device_strategy import device_use
+from dual_device_strategy.progress import Progress
+from dual_device_strategy.whatif import Stages, predict
+
+FIRST, MOST = 3, 8
+# A step may be this much longer than with MOST slots, for the memory that fewer slots leave free.
+TOLERANCE = 0.01
+# Share of the free memory that slots may take: allocators need room to move.
+USABLE = 0.9
+LEAST_SAMPLES = 20
+
+
+class SlotTuning:
+    """Chooses the slots of one dataset, anew for each epoch."""
+
+    def __init__(self, progress: Progress, model_device: str, batch_bytes: int | None):
+        self._progress, self._device = progress, model_device
+        self.batch_bytes = batch_bytes
+        self.slots = FIRST
+        self._before = None
+
+    def choose(self) -> int:
+        """The slots of the epoch that begins now; looks back at the one before."""
+        chosen = FIRST
+        if self._before is not None:
+            prepared, stepped = self._times()
+            chosen = choose(prepared, stepped) or self.slots
+        fitting = self._fitting()
+        if fitting < chosen:
+            logging.info("slots: %d would be better, the memory allows %d", chosen, fitting)
+        chosen = min(chosen, fitting)
+        if chosen != self.slots:
+            logging.info("slots: %d from this epoch on, %d before", chosen, self.slots)
+        self.slots = chosen
+        self._before = int(self._progress.started), int(self._progress.arrived)
+        return chosen
+
+    def _times(self):
+        started_before, arrived_before = self._before
+        size = self._progress.times.shape[0]
+        count = int(self._progress.arrived) - arrived_before
+        batches = np.arange(max(0, count - size + MOST + 1), count)
+        asked = self._progress.asked.numpy()[(started_before + batches) % size]
+        arrived = self._progress.times.numpy()[(arrived_before + batches) % size]
+        return stage_times(1e3 * asked, 1e3 * arrived, self.slots - 2)
+
+    def _fitting(self):
+        """The most slots that fit into the model device's memory, as far as that is known."""
+        free = device_use.free_memory(self._device)
+        if free is None:
+            return MOST
+        if self.batch_bytes is None:
+            return FIRST
+        more = int(USABLE * free // max(1, self.batch_bytes))
+        if self._before is None:  # nothing is there yet: a READY batch and a TRAINING one
+            return FIRST if more >= 2 else 2
+        return max(2, self.slots + more)
+
+
+def stage_times(asked: np.ndarray, arrived: np.ndarray, ready_slots: int):
+    """How long data device and steps took, from the times of each batch in ms.
+
+    Returns:
+      Two arrays, of batches and of steps: times drawn evenly from the estimated distributions,
+      empty where there are too few.
+    """
+    room = asked[1:]  # when batch i was taken to the model device
+    transfer = np.quantile(arrived[:-1] - room, 0.1) if len(room) else 0.0
+    soon = max(0.0, transfer) + 1.0
+    known = arrived[:-1] - room > soon
+    ends = np.where(known, arrived[:-1] - max(0.0, transfer), room)
+    # It was at work from when it asked, or from the end of the batch before if that was later.
+    begins = np.maximum(asked[1:-1], ends[:-1])
+    prepared = _estimated((ends[1:] - begins), known[1:])
+
+    if not ready_slots:  # the step itself waits for each transfer
+        return prepared, np.array([])
+    # Batch j was taken by the step when room was made for batch j + ready_slots.
+    took = room[ready_slots:]
+    batches = len(took) - 1
+    if batches < 1:
+        return prepared, np.array([])
+    full = took > arrived[ready_slots - 1 : ready_slots - 1 + len(took)] + 0.5
+    next_arrived = arrived[1 : 1 + batches]
+    waited = took[1:] < next_arrived + soon
+    until = np.where(waited, next_arrived, took[1:])
+    usable = full[:-1] | (ready_slots == 1)
+    stepped = _estimated((until - took[:-1])[usable], ~waited[usable])
+    return prepared, stepped
+
+
+def choose(prepared: np.ndarray, stepped: np.ndarray) -> int | None:
+    """The smallest number of slots about as good as MOST, None if too little is known."""
+    if not len(prepared) or not len(stepped):
+        return None
+    stages = Stages(front_end=prepared, step=stepped)
+    predicted = {
+        slots: predict(stages, slots=slots, steps=800).step_ms for slots in range(FIRST, MOST + 1)
+    }
+    enough = (1 + TOLERANCE) * min(predicted.values())
+    return min(slots for slots, step_ms in predicted.items() if step_ms <= enough)
+
+
+def _estimated(times, known, count=200):
+    """`count` times of equal weight, where the unknown ones are at most what is given."""
+    fine = np.isfinite(times) & (times >= 0)
+    times, known = times[fine], known[fine]
+    if len(times) < LEAST_SAMPLES or not known.any():
+        return np.array([])
+    # From the longest down, each known time takes its share of those that could be as short.
+    order = np.lexsort((known, -times))
+    values, weights, left = [], [], 1.0
+    for place, index in enumerate(order):
+        if known[index]:
+            weight = left / (len(order) - place)
+            values.append(times[index])
+            weights.append(weight)
+            left -= weight
+    # What is left is shorter than every known time; nothing tells how much shorter.
+    values.append(values[-1] if values else 0.0)
+    weights.append(left)
+    shares = np.cumsum(weights[::-1])
+    points = (np.arange(count) + 0.5) / count
+    return np.array(values[::-1])[np.minimum(np.searchsorted(shares, points), len(values) - 1)]
