@@ -6,6 +6,7 @@ Emulated GPUs and CPUs have no speed to speak of; there each stage takes a given
 proportion to the batch size, and the batches are real.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 
@@ -80,6 +81,18 @@ class Workload:
             floats = int(self.batch_size * self.step_mb * (1 << 18))
             held.append(tf.raw_ops.Empty(shape=[floats], dtype=tf.float32))
         return emulation.timed(held, ms=self.scaled_ms()[2])[0][0, 0, 0]
+
+
+def stage_times(texts: list[str]) -> tuple[float, ...]:
+    """The three figures of --stage_ms."""
+    with contextlib.suppress(ValueError):
+        times = tuple(float(text) for text in texts)
+        if len(times) == 3 and all(0 <= time < 1e5 for time in times):
+            return times
+    raise ValueError(
+        f"--stage_ms={','.join(texts)} must be three times in ms, of host, front end and step, "
+        "such as --stage_ms=10,20,20"
+    )
 
 
 def _transformer_step(text_len, mel_frames, width=512, layers=8):

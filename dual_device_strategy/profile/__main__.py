@@ -12,7 +12,7 @@ from dual_device_strategy import DataModelSplitStrategy, command, emulation
 from dual_device_strategy.profile import measuring, page
 from dual_device_strategy.profile.measuring import ProfileError
 from dual_device_strategy.profile.result import empty, profile
-from dual_device_strategy.workload import Workload
+from dual_device_strategy.workload import Workload, stage_times
 
 _TARGET = flags.DEFINE_string(
     "target", None, "module:function returning (dataset, step); a built-in workload if left out."
@@ -71,18 +71,6 @@ def _built_in(devices):
     return Workload(
         _BATCH_SIZE.value, _TEXT_LEN.value, _MEL_FRAMES.value, stage_ms
     ).dataset_and_step()
-
-
-def stage_times(texts: list[str]) -> tuple[float, ...]:
-    """The three figures of --stage_ms."""
-    with contextlib.suppress(ValueError):
-        times = tuple(float(text) for text in texts)
-        if len(times) == 3 and all(0 <= time < 1e5 for time in times):
-            return times
-    raise ValueError(
-        f"--stage_ms={','.join(texts)} must be three times in ms, of host, front end and step, "
-        "such as --stage_ms=10,20,20"
-    )
 
 
 def _target():

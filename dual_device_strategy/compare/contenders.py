@@ -1,0 +1,188 @@
+"""The ways to do the same work: each makes a function for the next batch and one for a step.
+
+Every step returns a loss, which the loop reads.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from dual_device_strategy.front_end import on_data_device
+from dual_device_strategy.strategy import DataModelSplitStrategy
+from dual_device_strategy.workload import Workload
+
+OURS = "split (ours)"
+HOST_SIDE = "front end on the host"
+Loop = tuple[Callable[[], object], Callable[[object], tf.Tensor]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """The devices, and how much longer the front end takes on a core of the host."""
+
+    data_device: str
+    model_device: str
+    slots: int | str = 3
+    host_slowdown: float = 1.0
+
+
+def contenders(workload: Workload, setting: Setting) -> dict[str, Callable[[], Loop]]:
+    """By name, functions that make a loop; making one may run out of memory."""
+    made = {
+        OURS: split,
+        "one device": one_device,
+        "mirrored, one device": mirrored_on_one,
+        "by hand on both devices": by_hand,
+        HOST_SIDE: host_side,
+    }
+    if setting.data_device != setting.model_device and workload.batch_size % 2 == 0:
+        made["mirrored, half a batch each"] = mirrored_on_both
+    return {name: lambda make=make: make(workload, setting) for name, make in made.items()}
+
+
+def stages_alone(workload: Workload, setting: Setting) -> dict[str, Callable[[], Loop]]:
+    """Loops over one stage each, on a batch that stays where it is; their slowest is the limit."""
+
+    def host():
+        iterator = iter(workload.host())
+        return lambda: next(iterator), lambda batch: batch[1][0, 0, 0]
+
+    def front_end():
+        with tf.device(setting.data_device):
+            batch = [tf.identity(t) for t in next(iter(workload.host()))]
+        run = tf.function(lambda batch: workload.front_end(*batch)[1][0, 0, 0])
+        return lambda: batch, on(setting.data_device, run)
+
+    def step():
+        strategy = tf.distribute.OneDeviceStrategy(setting.model_device)
+        with tf.device(setting.data_device):
+            prepared = tf.function(workload.front_end)(*next(iter(workload.host())))
+        with tf.device(setting.model_device):
+            batch = tuple(tf.identity(t) for t in prepared)
+        with strategy.scope():
+            train = workload.train_step()
+        return lambda: batch, tf.function(lambda batch: strategy.run(train, args=(batch,)))
+
+    return {"host": host, "front end": front_end, "step": step}
+
+
+def split(workload: Workload, setting: Setting) -> Loop:
+    strategy = DataModelSplitStrategy(
+        setting.data_device, setting.model_device, slots=setting.slots
+    )
+    dataset = workload.host().apply(on_data_device(workload.front_end))
+    return _under(strategy, dataset, workload.train_step)
+
+
+def one_device(workload: Workload, setting: Setting) -> Loop:
+    strategy = tf.distribute.OneDeviceStrategy(setting.model_device)
+    return _under(strategy, workload.host(), lambda: _inline(workload))
+
+
+def mirrored_on_one(workload: Workload, setting: Setting) -> Loop:
+    strategy = tf.distribute.MirroredStrategy([setting.model_device])
+    return _under(strategy, workload.host(), lambda: _inline(workload))
+
+
+def mirrored_on_both(workload: Workload, setting: Setting) -> Loop:
+    """Data parallel: both devices do both, each with half of the batch."""
+    strategy = tf.distribute.MirroredStrategy([setting.data_device, setting.model_device])
+    half = dataclasses.replace(workload, batch_size=workload.batch_size // 2)
+    return _under(strategy, workload.host(), lambda: _inline(half))
+
+
+def by_hand(workload: Workload, setting: Setting) -> Loop:
+    """Prefetching to the data device, and a copy to the model device inside the step."""
+    data, model = setting.data_device, setting.model_device
+    with tf.device(model):
+        train = workload.train_step()
+    iterator = _prefetched(workload.host(), data)
+
+    @tf.function
+    def step(batch):
+        with tf.device(data):
+            features = workload.front_end(*batch)
+        with tf.device(model):
+            return train(tuple(tf.identity(t) for t in features))
+
+    return lambda: next(iterator), step
+
+
+def host_side(workload: Workload, setting: Setting) -> Loop:
+    """Hand-tuned tf.data: the front end in a parallel map on the host's cores."""
+    model = setting.model_device
+    with tf.device(model):
+        train = workload.train_step()
+    front_end = workload.front_end
+    if workload.stage_ms:
+        hold_core = holding_a_core(workload.scaled_ms()[1] * setting.host_slowdown)
+        front_end = lambda *batch: hold_core(batch)  # noqa: E731
+    with tf.device("/CPU:0"):
+        dataset = workload.host().map(front_end, num_parallel_calls=tf.data.AUTOTUNE)
+    iterator = _prefetched(dataset, model)
+    run = tf.function(train)
+    return lambda: next(iterator), on(model, run)
+
+
+def on(device: str, function: Callable) -> Callable:
+    def call(*arguments):
+        with tf.device(device):
+            return function(*arguments)
+
+    return call
+
+
+def holding_a_core(ms: float) -> Callable:
+    """A function that hands a batch on after so many milliseconds of work on one core."""
+    with tf.device("/CPU:0"):
+        matrix = tf.eye(64)  # small enough that one core multiplies it
+
+    def products(times):
+        return tf.while_loop(lambda i, _: i < times, lambda i, m: (i + 1, m @ matrix), (0, matrix))[
+            1
+        ]
+
+    timed, times = tf.function(products), 500
+    with tf.device("/CPU:0"):
+        timed(tf.constant(times))
+        begin = time.process_time()
+        for _ in range(5):
+            timed(tf.constant(times)).numpy()
+        per_ms = 5 * times / max(1e-3, 1e3 * (time.process_time() - begin))
+    wanted = round(ms * per_ms)
+
+    def hold(batch):
+        with tf.control_dependencies([products(wanted)]):
+            return tuple(tf.identity(t) for t in batch)
+
+    return hold
+
+
+def _under(strategy, dataset, make_step) -> Loop:
+    with strategy.scope():
+        train = make_step()
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+
+    @tf.function
+    def step(batch):
+        loss = strategy.run(train, args=(batch,))
+        if strategy.num_replicas_in_sync > 1:
+            return strategy.reduce(tf.distribute.ReduceOp.MEAN, loss, axis=None)
+        return loss
+
+    return lambda: next(iterator), step
+
+
+def _inline(workload):
+    train = workload.train_step()
+    return lambda batch: train(workload.front_end(*batch))
+
+
+def _prefetched(dataset, device):
+    kind, index = device.rsplit("device:", 1)[-1].lstrip("/").split(":")
+    if kind.upper() == "CPU":  # copies to another CPU device are no prefetching's business
+        return iter(dataset.prefetch(2))
+    move = tf.data.experimental.prefetch_to_device(f"/{kind}:{index}", buffer_size=2)
+    return iter(dataset.apply(move))

@@ -1,0 +1,128 @@
+"""Alternating rounds of all contenders, at one batch size after the other."""
+
+import dataclasses
+import gc
+import statistics
+import time
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from dual_device_strategy.compare.contenders import Setting, contenders, stages_alone
+from dual_device_strategy.workload import Workload
+
+WARM = 5
+
+
+@dataclasses.dataclass
+class Row:
+    """One contender at one batch size; no times where it does not fit.
+
+    Memory is the peak in MB on the data and the model device, None where nobody tells.
+    """
+
+    name: str
+    batch_size: int
+    stage_ms: tuple[float, ...] | None
+    times: list[float] = dataclasses.field(default_factory=list)
+    memory_mb: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def step_ms(self) -> float | None:
+        return statistics.median(self.times) if self.times else None
+
+    @property
+    def variation(self) -> float | None:
+        if not self.times:
+            return None
+        return statistics.pstdev(self.times) / statistics.fmean(self.times)
+
+
+@dataclasses.dataclass
+class Comparison:
+    """All contenders at one batch size, and the stages alone in the same run."""
+
+    batch_size: int
+    stage_ms: tuple[float, ...] | None
+    rows: list[Row]
+    alone: dict[str, Row]
+
+    @property
+    def limit_ms(self) -> float | None:
+        times = [row.step_ms for row in self.alone.values() if row.step_ms]
+        return max(times) if times else None
+
+    @property
+    def best_ms(self) -> float | None:
+        return min((row.step_ms for row in self.rows if row.step_ms), default=None)
+
+
+def compare_at(
+    workload: Workload, setting: Setting, steps: int, rounds: int, without: set[str]
+) -> Comparison:
+    """Runs everything but the contenders named in `without`, in alternating rounds."""
+    makers = {
+        name: make for name, make in contenders(workload, setting).items() if name not in without
+    }
+    alone = stages_alone(workload, setting)
+    scaled = workload.scaled_ms() if workload.stage_ms else None
+    rows = {name: Row(name, workload.batch_size, scaled) for name in (*alone, *makers)}
+    devices = {"data": setting.data_device, "model": setting.model_device}
+    for _ in range(rounds):
+        for name, make in {**alone, **makers}.items():
+            if not rows[name].problem:
+                _run(rows[name], make, steps, devices)
+    return Comparison(
+        workload.batch_size,
+        scaled,
+        [rows[name] for name in makers],
+        {name: rows[name] for name in alone},
+    )
+
+
+def _times(loop, steps):
+    next_batch, step = loop
+    times = []
+    for i in range(steps + WARM):
+        begin = time.perf_counter()
+        step(next_batch()).numpy()
+        if i >= WARM:
+            times.append(1e3 * (time.perf_counter() - begin))
+    return times
+
+
+def _run(row: Row, make: Callable, steps: int, devices: dict[str, str]) -> None:
+    """One round.  Loops are made anew, so that each has the memory of both devices to itself."""
+    for device in devices.values():
+        if "GPU" in device:
+            tf.config.experimental.reset_memory_stats(_short(device))
+    try:
+        loop = make()
+        row.times.extend(_times(loop, steps))
+    except tf.errors.ResourceExhaustedError:
+        row.problem = "does not fit"
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        # How TensorFlow says that there was no room for a copy to a device.
+        row.problem = "does not fit" if "Dst tensor is not initialized" in text else text
+    for role, peak in _peaks(devices).items():
+        row.memory_mb[role] = max(filter(None, (peak, row.memory_mb.get(role))), default=None)
+    if row.problem:
+        row.times.clear()
+        row.memory_mb.clear()
+    loop = None  # before the next one is made
+    gc.collect()
+
+
+def _peaks(devices):
+    peaks = {}
+    for role, device in devices.items():
+        if "GPU" in device:
+            peak = tf.config.experimental.get_memory_info(_short(device))["peak"]
+            peaks[role] = peak / (1 << 20)
+    return peaks
+
+
+def _short(device):
+    return device.rsplit("device:", 1)[-1]
