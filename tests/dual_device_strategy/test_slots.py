@@ -1,0 +1,132 @@
+"""slots="auto": what is concluded from two times of each batch, and when slots change."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device, slot_tuning
+from dual_device_strategy.whatif import Stages, predict
+
+
+def noted_times(stages, slots, steps=250):
+    """What the stages would have noted: when each batch was asked for, and when it arrived."""
+    spans = predict(stages, slots=slots, steps=steps, seed=3).spans
+    arrived = np.array([span["transfer"][1] for span in spans])
+    began = [span["step"][0] for span in spans]
+    ready = slots - 2
+    taken = [
+        max(began[i - ready] if i >= ready else 0, arrived[i - 1] if i else 0)
+        for i in range(len(spans))
+    ]
+    return np.array([0, *taken[:-1]]), arrived
+
+
+def varying(mean, spread):
+    return np.maximum(0, np.random.default_rng(1).normal(mean, mean * spread, 2000))
+
+
+@pytest.mark.parametrize("slots", [3, 5])
+def test_stage_times_are_found_from_when_batches_were_asked_for_and_arrived(slots):
+    stages = Stages(front_end=varying(15, 0.6), transfer=0.3, step=varying(20, 0.6))
+    prepared, stepped = slot_tuning.stage_times(*noted_times(stages, slots), slots - 2)
+    assert prepared.mean() == pytest.approx(15, rel=0.15)
+    assert stepped.mean() == pytest.approx(20, rel=0.15)
+    assert stepped.std() == pytest.approx(12, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("front_end", "step", "least", "most"),
+    [
+        (varying(10, 0), varying(20, 0.01), 3, 3),
+        (varying(10, 0.3), varying(20, 0.3), 3, 3),
+        (varying(20, 0.3), varying(20, 0.3), 4, 7),
+        (varying(20, 0.6), varying(20, 0.6), 5, 8),
+    ],
+)
+def test_slots_are_the_fewest_that_hide_the_jitter(front_end, step, least, most):
+    stages = Stages(front_end=front_end, transfer=0.3, step=step)
+    chosen = slot_tuning.choose(*slot_tuning.stage_times(*noted_times(stages, 3), 1))
+    assert least <= chosen <= most
+    at = {n: predict(stages, slots=n, steps=3000).step_ms for n in range(2, 9)}
+    assert at[chosen] <= 1.02 * min(at.values())
+
+
+def test_too_few_batches_change_nothing():
+    asked, arrived = noted_times(Stages(front_end=5, step=10), 3, steps=20)
+    assert slot_tuning.choose(*slot_tuning.stage_times(asked[:5], arrived[:5], 1)) is None
+    assert slot_tuning.choose(*slot_tuning.stage_times(asked[:0], arrived[:0], 1)) is None
+
+
+def jittered(batches):
+    times = np.random.default_rng(2).exponential(4, [batches, 2]).astype(np.float32)
+    source = tf.data.Dataset.from_tensor_slices((np.arange(batches), times))
+    return source.apply(
+        on_data_device(
+            lambda index, times: emulation.timed(
+                (tf.cast(tf.fill([1000], index), tf.float32), times[1]), ms=times[0]
+            )
+        )
+    )
+
+
+def test_slots_change_between_epochs_only_and_batches_stay_the_same():
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1", slots="auto")
+    dataset = strategy.experimental_distribute_dataset(jittered(100))
+
+    @tf.function
+    def step(batch, ms):
+        return strategy.run(lambda x: emulation.timed(x, ms=ms)[0], args=(batch,))
+
+    used = []
+    for _ in range(2):
+        slots, seen = set(), []
+        for batch, ms in dataset:
+            seen.append(float(step(batch, ms)))
+            slots.add(strategy.extended.slots)
+        assert seen == list(range(100))
+        used.append(slots)
+    assert used[0] == {3}
+    # Exponential times are so uneven that three slots cannot be enough.
+    (second,) = used[1]
+    assert 4 <= second <= 8
+
+
+def test_slots_stay_inside_the_free_memory(monkeypatch):
+    def chosen(free_batches):
+        free = int(free_batches * 4004)
+        monkeypatch.setattr(slot_tuning.device_use, "free_memory", lambda device: free)
+        monkeypatch.setattr(slot_tuning, "choose", lambda prepared, stepped: 8)
+        strategy = DataModelSplitStrategy("GPU:0", "GPU:1", slots="auto")
+        dataset = strategy.experimental_distribute_dataset(jittered(4))
+        slots = []
+        for _ in range(2):
+            for _ in dataset:
+                pass
+            slots.append(strategy.extended.slots)
+        return slots
+
+    assert chosen(1.5) == [2, 3]
+    assert chosen(2.5) == [3, 5]
+    assert chosen(100) == [3, 8]
+
+
+def test_an_input_options_count_is_not_tuned():
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1", slots="auto")
+    options = tf.distribute.InputOptions(experimental_per_replica_buffer_size=4)
+    dataset = strategy.experimental_distribute_dataset(jittered(4), options)
+    for _ in range(2):
+        assert len(list(dataset)) == 4
+    assert dataset._staging.ready_slots == 4
+
+
+def test_auto_on_the_host_has_three_slots():
+    strategy = DataModelSplitStrategy("CPU:0", "CPU:1", slots="auto")
+    dataset = strategy.experimental_distribute_dataset(tf.data.Dataset.range(5))
+    for _ in range(2):
+        assert [int(x) for x in dataset] == list(range(5))
+    assert strategy.extended.slots == 3
+
+
+def test_another_word_than_auto_is_refused_with_what_may_be_written():
+    with pytest.raises(ValueError, match='at least 2 .* or "auto", got slots=\'many\''):
+        DataModelSplitStrategy("GPU:0", "GPU:1", slots="many")
