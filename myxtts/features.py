@@ -15,7 +15,6 @@ outside the clip), but for librosa's last frame where the length is a multiple o
 is random depends on the batch's `key` alone.
 """
 
-import itertools
 import math
 from collections.abc import Callable
 
@@ -24,11 +23,6 @@ import numpy as np
 import tensorflow as tf
 
 from myxtts.config import AudioConfig, AugmentConfig, FeatureConfig
-
-# Clips are worked on one by one, as pieces of one graph: the spectrogram of a whole batch fits into
-# no cache, and glibc gives pages of blocks above 32 MB back after every op. 16 clips of 7 s take
-# 19 ms so and 31 ms at once on one core; on a GPU a few hundred launches more do not show.
-_CLIPS_AT_ONCE = 1
 
 
 def make_features(config: FeatureConfig) -> Callable[[dict], dict]:
@@ -42,18 +36,16 @@ def make_features(config: FeatureConfig) -> Callable[[dict], dict]:
         waveform, crop = batch.pop("waveform"), batch.pop("conditioning")
         if config.keep_waveform:
             batch["waveform"] = waveform
-        clip, reference = _to_float(waveform), _to_float(crop)
-        lengths = batch["waveform_lengths"]
         reference_lengths = batch.pop("conditioning_lengths")
         if augment.gain_probability:
-            gain = _gain(key, tf.shape(clip)[0], augment)
-            clip, reference = clip * gain, reference * gain
+            gain = _gain(key, tf.shape(waveform)[0], augment)
+            waveform, crop = _to_float(waveform) * gain, _to_float(crop) * gain
             if config.keep_waveform:
-                batch["waveform"] = _to_int16(clip)
+                batch["waveform"] = _to_int16(waveform)
         if augment.noise_probability:
-            reference = _with_noise(key, reference, reference_lengths, augment)
-        mel, mel_lengths = log_mel(clip, lengths)
-        reference_mel, reference_mel_lengths = log_mel(reference, reference_lengths)
+            crop = _with_noise(key, _to_float(crop), reference_lengths, augment)
+        mel, mel_lengths = log_mel(waveform, batch["waveform_lengths"])
+        reference_mel, reference_mel_lengths = log_mel(crop, reference_lengths)
         if augment.mask_probability:
             reference_mel = _masked(key, reference_mel, augment, math.log(audio.log_floor))
         return {
@@ -68,7 +60,7 @@ def make_features(config: FeatureConfig) -> Callable[[dict], dict]:
 
 
 def make_log_mel(audio: AudioConfig) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
-    """`log_mel(waveform, lengths) -> (mel, mel_lengths)` of float waveforms [B, T].
+    """`log_mel(waveform, lengths) -> (mel, mel_lengths)` of int16 or float waveforms [B, T].
 
     T must be a multiple of the hop; what lies beyond a length must be zero.
     """
@@ -87,36 +79,39 @@ def make_log_mel(audio: AudioConfig) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
     hop, overlap = audio.hop_length, audio.n_fft // audio.hop_length
     floor = np.float32(audio.log_floor)
 
-    def spectrum(waveform):
-        waveform = tf.pad(waveform, [[0, 0], [audio.n_fft // 2, audio.n_fft // 2 - hop]])
+    def mel_of(waveform):
+        """Of one clip [T] or of several [B, T], before the logarithm."""
+        outside = tf.zeros([*tf.unstack(tf.shape(waveform))[:-1], audio.n_fft // 2], waveform.dtype)
+        waveform = tf.concat([outside, waveform, outside[..., hop:]], -1)
         # n_fft is a multiple of the hop, so a frame is a few whole rows of this: much cheaper
         # than the gather of tf.signal.frame.
-        rows = tf.reshape(waveform, [tf.shape(waveform)[0], -1, hop])
-        frames = tf.shape(rows)[1] - (overlap - 1)
-        pieces = [rows[:, i : i + frames] for i in range(overlap)]
-        bins = tf.signal.rfft(tf.cast(tf.concat(pieces, -1), tf.float64) * window)
+        rows = tf.reshape(waveform, [*tf.unstack(tf.shape(waveform))[:-1], -1, hop])
+        frames = tf.shape(rows)[-2] - (overlap - 1)
+        pieces = tf.concat([rows[..., i : i + frames, :] for i in range(overlap)], -1)
+        scale = 1 / 32768 if waveform.dtype == tf.int16 else 1.0
+        bins = tf.signal.rfft(tf.cast(pieces, tf.float64) * (window * scale))
         bins = tf.cast(bins[..., :heard], tf.complex64)
         power = tf.square(tf.math.real(bins)) + tf.square(tf.math.imag(bins))
-        if audio.power == 1.0:
-            power = tf.sqrt(power)
-        return tf.math.log(tf.maximum(tf.matmul(power, filters), floor))
+        return tf.matmul(tf.sqrt(power) if audio.power == 1.0 else power, filters)
 
     def log_mel(waveform, lengths):
-        clips = waveform.shape[0]
-        if clips is not None and clips > _CLIPS_AT_ONCE:
-            cuts = [*range(0, clips, _CLIPS_AT_ONCE), clips]
-            parts = [spectrum(waveform[a:b]) for a, b in itertools.pairwise(cuts)]
-            mel = tf.concat(parts, 0)
+        if waveform.shape[0] is None:
+            mel = mel_of(waveform)
         else:
-            mel = spectrum(waveform)
+            # Clip by clip, as pieces of one graph: the spectrogram of a whole batch fits into no
+            # cache, and glibc gives blocks above 32 MB back after every op. 16 clips of 7 s take
+            # 19 ms so and 31 ms at once on one core; on a GPU the launches do not show.
+            mel = tf.stack([mel_of(clip) for clip in tf.unstack(waveform)])
         mel_lengths = (lengths + (hop - 1)) // hop
         there = tf.sequence_mask(mel_lengths, tf.shape(mel)[1])[:, :, None]
-        return tf.where(there, mel, np.log(floor)), mel_lengths
+        return tf.math.log(tf.maximum(tf.where(there, mel, 0.0), floor)), mel_lengths
 
     return log_mel
 
 
 def _to_float(waveform: tf.Tensor) -> tf.Tensor:
+    if waveform.dtype != tf.int16:
+        return waveform
     return tf.cast(waveform, tf.float32) * np.float32(1 / 32768)
 
 
@@ -132,7 +127,7 @@ _GAIN, _GAIN_WHERE, _NOISE, _NOISE_SNR, _NOISE_WHERE, _MASK_WHERE, _MASKS = rang
 def _seed(key: tf.Tensor, use: int) -> tf.Tensor:
     """Two words for the stateless ops from (seed, epoch, batch): no two batches share theirs
     below 2 ** 20 batches an epoch."""
-    return tf.stack([key[0] + use * 0x3C6EF35F, key[1] * (1 << 20) + key[2]])
+    return tf.stack([key[0] + use * 0x3C6EF35F % 2**31, key[1] * (1 << 20) + key[2]])
 
 
 def _uniform(key, use, shape, low=0.0, high=1.0):

@@ -4,7 +4,8 @@
 
 Both sides read the same clips in the same batches: the clip and its conditioning crop, decoded,
 padded, and their log-mels. The other side works clip by clip in a thread pool of as many threads
-as TensorFlow is given, with two batches submitted ahead. The sides take turns; the median counts.
+as TensorFlow's executor and tf.data are given, with two batches submitted ahead; within a clip both
+have one thread. The sides take turns; the median counts.
 """
 
 import os
@@ -42,7 +43,7 @@ def measure(root: Path, threads: int) -> None:
     import tensorflow as tf
 
     tf.config.set_visible_devices([], "GPU")
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     from myxtts.config import AudioConfig, BatchConfig, FeatureConfig, TextConfig
     from myxtts.corpus.manifest import Corpus
