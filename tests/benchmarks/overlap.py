@@ -57,7 +57,9 @@ def contenders(host_ms, front_ms, step_ms):
         return lambda: kept, step
 
     def staged():
-        iterator = iter(split.experimental_distribute_dataset(host.apply(on_data_device(front_end))))
+        iterator = iter(
+            split.experimental_distribute_dataset(host.apply(on_data_device(front_end)))
+        )
         run = tf.function(lambda batch: split.run(train, args=(batch,)))
         return lambda: next(iterator), run
 
