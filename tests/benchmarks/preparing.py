@@ -23,13 +23,17 @@ RUN = """
 import json, resource, sys, time
 sys.path.insert(0, {root!r})
 from myxtts.corpus.prepare import Source, prepare
+from myxtts.corpus.summary import Summary
+stamps, add = [], Summary.add
+Summary.add = lambda *a: (stamps.append(time.perf_counter()), add(*a))
 start = time.perf_counter()
 _, summary = prepare(Source({corpus!r}), workers=2, progress=False)
 seconds = time.perf_counter() - start
 used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
 busy = sum(usage.ru_utime + usage.ru_stime for usage in used)
 peak = [usage.ru_maxrss for usage in used]
-print(json.dumps([summary.clips, summary.copies, seconds, busy, *peak]))
+steady = (len(stamps) - 300) / (stamps[-1] - stamps[299])
+print(json.dumps([summary.clips, summary.copies, seconds, steady, busy, *peak]))
 """
 FIRST_BATCH = """
 import json, sys, time
@@ -96,19 +100,28 @@ def main(where: Path) -> None:
     for _ in range(ROUNDS):
         for size, corpus in corpora.items():
             shutil.rmtree(corpus / "prepared", ignore_errors=True)
-            clips, copies, seconds, busy, own, workers = fresh(RUN, corpus)
+            clips, copies, seconds, steady, busy, own, workers = fresh(RUN, corpus)
             assert clips == size and copies == size // 4
-            figures[size].append((clips / seconds, clips / busy, own / 1024, workers / 1024))
+            figures[size].append(
+                (clips / seconds, steady, clips / busy, own / 1024, workers / 1024)
+            )
     small, large = (
         [sorted(column)[ROUNDS // 2] for column in zip(*figures[size], strict=True)]
         for size in SIZES
     )
-    for size, (speed, per_busy, own, workers) in zip(SIZES, (small, large), strict=True):
+    for size, (speed, steady, per_busy, own, workers) in zip(SIZES, (small, large), strict=True):
         print(
-            f"{size:6} clips: {speed:.0f} clips/s ({per_busy:.0f} per second of processor time), "
-            f"peak memory {own:.1f} MB, a worker {workers:.1f} MB"
+            f"{size:6} clips: {speed:.0f} clips/s, {steady:.0f} after the first 300 (the workers "
+            f"have started), {per_busy:.0f} per second of processor time; peak memory "
+            f"{own:.1f} MB, a worker {workers:.1f} MB"
         )
-    names = ("clips/s", "per processor second", "peak memory", "worker's peak memory")
+    names = (
+        "clips/s",
+        "after the first 300",
+        "per processor second",
+        "peak memory",
+        "worker's peak memory",
+    )
     ratios = [f"{name} {b / a:.3f}" for name, a, b in zip(names, small, large, strict=True)]
     print(f"large / small: {', '.join(ratios)}")
     for size, corpus in corpora.items():
