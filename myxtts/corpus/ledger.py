@@ -13,8 +13,8 @@ from myxtts import UserError
 from myxtts.corpus.clips import Clip
 
 _FIELDS = [field.name for field in dataclasses.fields(Clip)]
-# Work that a kill may cost; a commit costs about 10 ms on a slow disk.
-_COMMIT_SECONDS = 0.5
+# Work that a kill may cost, whichever comes first; a commit costs about 10 ms on a slow disk.
+_COMMIT_SECONDS, _COMMIT_CLIPS = 0.5, 50
 
 
 class Ledger:
@@ -22,7 +22,7 @@ class Ledger:
 
     def __init__(self, path: Path, settings_key: str):
         self._settings = settings_key
-        self._committed = time.monotonic()
+        self._committed, self._pending = time.monotonic(), 0
         try:
             self._base = sqlite3.connect(path, timeout=0.5)
             self._base.execute("pragma locking_mode = exclusive")
@@ -62,10 +62,12 @@ class Ledger:
         values = (path, self._settings, *state, *dataclasses.astuple(clip))
         marks = ", ".join("?" * len(values))
         self._base.execute(f"insert or replace into clips values ({marks})", values)
-        if time.monotonic() - self._committed > _COMMIT_SECONDS:
+        self._pending += 1
+        waited = time.monotonic() - self._committed
+        if self._pending >= _COMMIT_CLIPS or waited > _COMMIT_SECONDS:
             self._base.commit()
             self._base.execute("begin immediate")
-            self._committed = time.monotonic()
+            self._committed, self._pending = time.monotonic(), 0
 
     def forget_missing(self) -> None:
         """Drops the clips that are no longer part of the corpus."""

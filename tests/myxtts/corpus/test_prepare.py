@@ -265,7 +265,10 @@ def test_stopped_in_the_middle_it_goes_on_where_it_was(ljspeech, write_audio, se
     before = counting(monkeypatch)
     prepared, summary = run(root)
     assert summary.clips == 400 and summary.rejected.total() == 0
-    assert len(before) <= 400 - (made if sent == signal.SIGINT else 1) + 70
+    # At least 150 were done. Up to 64 of them were on their way to the ledger; a kill costs what
+    # was not committed as well, at most 50 more.
+    assert len(before) <= 400 - made + (70 if sent == signal.SIGINT else 120)
+    assert len(before) <= 350
     assert not list(prepared.rglob("*.partial*"))
     monkeypatch.undo()
     fresh, _ = run(root, prepared=root.parent / "fresh")
