@@ -41,7 +41,7 @@ def slow_stage(
     It is the last one that does not itself wait for the one before.
 
     Args:
-      empty_share: how often no batch was READY when the step asked.
+      empty_share: how often no batch was READY when the step asked; None if seen too seldom.
       host_wait_share: share of the time that the data device waited for the host pipeline.
       data_busy: busy share of the data device, where it is known.
     """

@@ -47,7 +47,10 @@ class Monitor:
     What is lost inside a tf.function: for a call of several steps there is one time, so what
     varies within it is averaged away; and only the waiting for its first batch is seen, so it is
     reported for calls of one step only (Keras without `steps_per_execution`), and as unknown for
-    others.  A GPU's utilisation only says that some kernel ran; judge by the wait share.
+    others.  What Keras's function returns passes GPU:0, TensorFlow's default device; where that is
+    the data device, reading it waits for the front end, and counts as the step's time.
+
+    A GPU's utilisation only says that some kernel ran; judge by the wait share.
 
     The first steps, which trace, and the first step of each later epoch, which fills the slots,
     are kept apart from the figures.  Under another strategy than DataModelSplitStrategy there are
@@ -284,7 +287,7 @@ class Monitor:
         if self._calls - self._judged < 20:
             return
         self._judged = self._calls
-        enough = len(self._ready) >= 3
+        enough = len(self._ready) >= 5
         stage = diagnosis.slow_stage(
             empty_share=self._ready.count(0) / len(self._ready) if enough else None,
             host_wait_share=self._arrivals.host_wait_share() if self._arrivals else None,

@@ -128,5 +128,5 @@ def test_auto_on_the_host_has_three_slots():
 
 
 def test_another_word_than_auto_is_refused_with_what_may_be_written():
-    with pytest.raises(ValueError, match='at least 2 .* or "auto", got slots=\'many\''):
+    with pytest.raises(ValueError, match=r"at least 2 .* or \"auto\", got slots='many'"):
         DataModelSplitStrategy("GPU:0", "GPU:1", slots="many")

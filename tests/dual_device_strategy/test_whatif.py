@@ -1,5 +1,7 @@
 """The simulation of the stages, against cases whose answer is known."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -76,7 +78,7 @@ def test_spans_follow_a_batch_through_the_slots():
     spans = predict(Stages(host=5, copy=1, front_end=10, transfer=2, step=20)).spans
     for span in spans[10:]:
         order = [span[name] for name in ("host", "copy", "front_end", "transfer", "ready", "step")]
-        assert all(before[1] <= after[0] for before, after in zip(order, order[1:], strict=False))
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(order))
         assert span["step"][1] - span["step"][0] == pytest.approx(20)
 
 

@@ -1,0 +1,108 @@
+"""What the sampler says of emulated GPUs, of CPUs, and of GPUs behind a (fake) driver."""
+
+import sys
+import types
+
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import device_use, emulation, topology
+from dual_device_strategy.device_use import DeviceUse
+
+
+def test_emulated_gpus_tell_their_busy_share_and_their_memory():
+    use = DeviceUse(["GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1"], period=60)
+    use.start()
+    with tf.device("GPU:1"):
+        held = tf.ones([1 << 20])
+        held = emulation.timed(held, ms=300)
+    held[0].numpy()
+    use.stop()
+    first, second = use.summary().values()
+    assert second.busy > 0.5 > first.busy
+    assert second.memory >= 4 << 20
+    assert second.peak >= second.memory
+    assert use.absent == {}
+
+
+def test_samples_are_taken_in_the_background_until_it_is_stopped():
+    use = DeviceUse(["GPU:0"], period=0.01)
+    use.start()
+    with tf.device("GPU:0"):
+        emulation.timed(tf.ones([2]), ms=200)[0].numpy()
+    use.stop()
+    count = len(use.samples["GPU:0"])
+    assert count >= 3
+    assert use._thread is None
+
+
+def test_a_cpu_device_is_absent_and_said_so():
+    use = DeviceUse(["CPU:1"])
+    use.start()
+    use.stop()
+    assert use.absent == {"CPU:1": "a CPU device has no account of its use"}
+    assert use.summary()["CPU:1"].busy is None
+    assert device_use.free_memory("CPU:1") is None
+
+
+def test_free_memory_shrinks_by_what_tensors_hold():
+    before = device_use.free_memory("GPU:1")
+    with tf.device("GPU:1"):
+        # More than was held at any moment before, whatever other tests did.
+        held = tf.raw_ops.Empty(
+            shape=[(emulation.stats(1).memory_peak >> 2) + (8 << 20)], dtype=tf.float32
+        )
+    assert before - device_use.free_memory("GPU:1") >= 32 << 20
+    del held
+
+
+class NVMLError(Exception):
+    pass
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A fake nvidia-ml-py, with TensorFlow's GPU 1 at the driver's place 0."""
+    fake = types.ModuleType("pynvml")
+    fake.NVMLError = NVMLError
+    fake.nvmlInit = lambda: None
+    fake.nvmlDeviceGetHandleByIndex = lambda index: index
+    fake.nvmlDeviceGetMemoryInfo = lambda handle: types.SimpleNamespace(used=5 << 30)
+    fake.nvmlDeviceGetUtilizationRates = lambda handle: types.SimpleNamespace(gpu=40 + handle)
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    gpus = tuple(
+        topology.Gpu(index, "fake", f"0000:{index}0:00.0", 24_000, 5_000, False) for index in (1, 0)
+    )
+    monkeypatch.setattr(topology, "read_topology", lambda: topology.Topology(None, gpus))
+    monkeypatch.setattr(emulation, "active", lambda: None)
+    return fake
+
+
+def test_a_drivers_gpus_are_asked_by_the_drivers_numbers(driver):
+    sample = DeviceUse(["GPU:0", "GPU:1"]).sample()
+    assert [sample[name].busy for name in ("GPU:0", "GPU:1")] == [0.41, 0.40]
+    assert sample["GPU:0"].card == 5 << 30
+    # What this program's tensors hold comes from TensorFlow.
+    assert sample["GPU:1"].memory == tf.config.experimental.get_memory_info("GPU:1")["current"]
+    assert device_use.free_memory("GPU:0") == 19_000 << 20
+
+
+def test_a_driver_that_stops_answering_is_absent_with_its_message(driver):
+    use = DeviceUse(["GPU:0"])
+
+    def lost(handle):
+        raise NVMLError("GPU is lost")
+
+    driver.nvmlDeviceGetUtilizationRates = lost
+    assert use.sample() == {}
+    assert use.absent == {"GPU:0": "the NVIDIA driver did not answer: GPU is lost"}
+
+
+def test_without_the_library_the_reason_is_kept(monkeypatch):
+    def unknown():
+        raise topology.UnknownTopologyError("nvidia-ml-py is not installed")
+
+    monkeypatch.setattr(topology, "read_topology", unknown)
+    monkeypatch.setattr(emulation, "active", lambda: None)
+    assert DeviceUse(["GPU:0"]).absent == {"GPU:0": "nvidia-ml-py is not installed"}
+    assert device_use.free_memory("GPU:0") is None

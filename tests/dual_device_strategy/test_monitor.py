@@ -1,0 +1,264 @@
+"""The monitor's figures, warnings and files, in every kind of loop."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, emulation, monitor, on_data_device, run_log
+from dual_device_strategy.diagnosis import (
+    FRONT_END,
+    HOST,
+    JITTER,
+    PIPELINE,
+    STEP,
+    TRANSFER,
+    slow_stage,
+    warnings,
+)
+from dual_device_strategy.monitor import Monitor
+from dual_device_strategy.step_times import StepTimes, Total
+
+
+def made(batches, host_ms=0, front_end_ms=0, floats=1000):
+    with tf.device("CPU:0"):
+        example = tf.ones([floats])
+    options = tf.data.Options()
+    options.experimental_optimization.map_parallelization = False
+    dataset = tf.data.Dataset.from_tensors(example).repeat(batches)
+    if host_ms:
+        dataset = dataset.map(lambda x: emulation.timed(x, ms=host_ms))
+    front_end = on_data_device(lambda x: emulation.timed(x, ms=front_end_ms))
+    return dataset.with_options(options).apply(front_end)
+
+
+def train(dataset, step_ms, epochs=1, strategy=None, **settings):
+    """A custom loop that reads its loss; returns the closed monitor."""
+    strategy = strategy or DataModelSplitStrategy("GPU:0", "GPU:1")
+    watched = Monitor(strategy, write_seconds=0, device_seconds=0.1, **settings)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    step = tf.function(
+        lambda batch: strategy.run(lambda x: emulation.timed(x, ms=step_ms)[0], args=(batch,))
+    )
+    for _ in range(epochs):
+        for batch in watched.batches(distributed):
+            step(batch).numpy()
+    watched.close()
+    return watched
+
+
+def test_totals_are_numpys():
+    values = np.random.default_rng(0).normal(20, 5, 1000)
+    total = Total()
+    for value in values:
+        total.add(value)
+    assert (total.count, total.least, total.most) == (1000, values.min(), values.max())
+    assert [total.mean, total.std] == pytest.approx([values.mean(), values.std()])
+
+
+def test_first_steps_and_epoch_starts_are_kept_apart():
+    times = StepTimes(first_steps=2, window=3)
+    for step_ms, starts in ((900, False), (500, False), (10, False), (80, True), (12, False)):
+        times.add(step_ms, 1.0, starts, 1)
+    summary = times.summary
+    assert (summary["steps"], summary["step_ms"]) == (2, 11)
+    assert (summary["min_ms"], summary["max_ms"], summary["std_ms"]) == (10, 12, 1)
+    assert (summary["first_steps_ms"], summary["epoch_start_ms"]) == (1400, 80)
+    assert summary["wait_share"] == pytest.approx(1 / 11)
+    for _ in range(3):
+        times.add(20, None, False, 1)
+    assert times.recent["step_ms"] == 20  # only the window
+    assert times.recent["variation"] == 0
+
+
+@pytest.mark.parametrize(
+    ("seen", "stage"),
+    [
+        ({"empty_share": 1.0, "host_wait_share": 0.6, "data_busy": 0.4}, HOST),
+        ({"empty_share": 1.0, "host_wait_share": 0.0, "data_busy": 0.9}, FRONT_END),
+        ({"empty_share": 1.0, "host_wait_share": 0.0, "data_busy": None}, FRONT_END),
+        ({"empty_share": 1.0, "host_wait_share": 0.0, "data_busy": 0.1}, TRANSFER),
+        ({"empty_share": 0.4, "host_wait_share": 0.0, "data_busy": 0.9}, JITTER),
+        ({"empty_share": None, "host_wait_share": None, "data_busy": None}, PIPELINE),
+        ({"empty_share": None, "host_wait_share": 0.5, "data_busy": None}, None),
+    ],
+)
+def test_the_slow_stage_is_the_last_that_waits_for_none_before_it(seen, stage):
+    assert slow_stage(**seen) == stage
+
+
+def test_a_step_that_varies_by_itself_is_told_from_one_that_waits():
+    recent = {"wait_share": 0.02, "variation": 0.5, "std_ms": 10, "wait_std_ms": 0.5}
+    (warning,) = warnings(recent, HOST)
+    assert warning.cause == STEP
+    assert "vary by 50%" in warning.text
+    waiting = {"wait_share": 0.3, "variation": 0.5, "std_ms": 10, "wait_std_ms": 9}
+    assert {w.cause for w in warnings(waiting, HOST)} == {HOST}
+    assert warnings({**recent, "variation": 0.1}, HOST) == []
+
+
+def test_a_loop_that_is_fed_in_time_waits_for_nothing():
+    summary = train(made(60, front_end_ms=2), step_ms=20).summary()
+    assert summary["steps"] == 55
+    assert summary["step_ms"] > 20
+    assert summary["wait_share"] < 0.25
+    assert summary["ready"] > 0.5
+    assert summary["devices"]["model"]["busy"] > summary["devices"]["data"]["busy"] > 0
+    assert summary["devices"]["model"]["peak_mb"] > 0
+
+
+@pytest.mark.parametrize(
+    ("stages", "stage"),
+    [
+        ({"host_ms": 40}, HOST),
+        ({"front_end_ms": 40}, FRONT_END),
+        # 48 MB over a link to the data device and both to the model device take 9 ms.
+        ({"floats": 12_000_000}, TRANSFER),
+    ],
+)
+def test_the_warning_names_the_slow_stage_and_a_setting(stages, stage):
+    watched = train(made(50, **stages), step_ms=1, sample_every=3)
+    waiting = [text for text in watched.warnings if "waiting for batches" in text]
+    assert len(waiting) == 1, watched.warnings
+    assert f"because of {stage}: " in waiting[0]
+    assert watched.summary()["wait_share"] > 0.3
+
+
+def test_every_epoch_goes_into_the_log_and_the_summary_at_its_end(tmp_path):
+    file = tmp_path / "run.jsonl"
+    watched = train(made(30), step_ms=1, epochs=2, json_file=file, log_dir=tmp_path / "tb")
+    header, lines, summary = run_log.read(file)
+    assert header["devices"] == {"data": "GPU:0", "model": "GPU:1"}
+    assert header["slots"] == 3
+    assert lines[-1]["step"] == 60
+    assert {"step_ms", "wait_share", "ready", "model_memory_mb", "variation"} <= set(lines[-1])
+    assert (summary["steps"], summary["epochs"], summary["epoch_starts"]) == (54, 2, 1)
+    assert summary == json.loads(json.dumps(watched.summary())) | {
+        "total_seconds": summary["total_seconds"]
+    }
+    tags = set()
+    for events in (tmp_path / "tb").iterdir():
+        for record in tf.data.TFRecordDataset(str(events)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            tags |= {value.tag for value in event.summary.value}
+    assert {"monitor/step_ms", "monitor/wait_share", "monitor/model_busy"} <= tags
+
+
+def test_the_report_says_what_is_known_and_what_is_not():
+    watched = train(made(30), step_ms=2)
+    report = watched.close()
+    assert "25 steady steps" in report
+    assert "of at most 1 with 3 slots" in report
+    assert "apart      the first 5 steps took" in report
+    on_cpu = train(made(30), 2, strategy=tf.distribute.OneDeviceStrategy("CPU:0")).close()
+    assert "READY      not counted" in on_cpu
+    assert "CPU:0: use not known, a CPU device has no account of its use" in on_cpu
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 3])
+def test_keras_fit_has_the_same_figures_per_call(steps_per_execution, tmp_path):
+    # Keras's results pass GPU:0, where reading them would wait for a front end.
+    strategy = DataModelSplitStrategy("GPU:1", "GPU:0")
+    with strategy.scope():
+        model = keras.Sequential([keras.Input([4]), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
+    pair = tf.data.Dataset.from_tensors((tf.ones([8, 4]), tf.ones([8, 1])))
+    slow = on_data_device(lambda x, y: (emulation.timed(x, ms=60), y))
+    watched = Monitor(strategy, json_file=tmp_path / "run.jsonl", sample_every=2)
+    model.fit(
+        pair.repeat(30).apply(slow),
+        validation_data=pair.repeat(6),
+        epochs=2,
+        verbose=0,
+        callbacks=[watched.callback()],
+    )
+    summary = run_log.read(tmp_path / "run.jsonl")[2]
+    calls = 2 * 30 // steps_per_execution
+    assert summary["steps"] == (calls - 5 - 1) * steps_per_execution
+    assert summary["epochs"] == 2
+    assert summary["step_ms"] > 50
+    if steps_per_execution == 1:
+        # The front end takes most of the time, and the loop waits for it inside its tf.function.
+        assert summary["wait_share"] > 0.3
+        assert summary["ready"] < 0.3
+    else:
+        assert summary["wait_share"] is None
+        assert "inside a tf.function" in watched.close()
+
+
+def test_calls_of_many_steps_are_counted_as_steps():
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    watched = Monitor(strategy, first_steps=1, sample_every=1)
+    iterator = iter(strategy.experimental_distribute_dataset(made(60)))
+
+    @tf.function
+    def ten_steps(iterator):
+        total = 0.0
+        for _ in tf.range(10):
+            batch = next(iterator)
+            total += strategy.run(lambda x: emulation.timed(x, ms=5)[0], args=(batch,))
+        return total
+
+    for _ in range(6):
+        with watched.call(iterator, steps=10):
+            ten_steps(iterator).numpy()
+    summary = watched.summary()
+    watched.close()
+    assert summary["steps"] == 50
+    assert 5 < summary["step_ms"] < 50
+    assert summary["steps_per_call"] == 10
+    assert summary["ready"] <= 1
+
+
+def test_memory_that_grows_is_told_once_with_the_figures(monkeypatch):
+    monkeypatch.setitem(monitor.GROWTH_MB, "model", 20)
+    monkeypatch.setattr(monitor, "STEPS_BEFORE_GROWTH", 20)
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    watched = Monitor(strategy, write_seconds=0)
+    kept = []
+    for batch in watched.batches(strategy.experimental_distribute_dataset(made(200))):
+        with tf.device("GPU:1"):
+            kept.append(tf.concat([batch] * 250, axis=0))  # 1 MB
+    watched.close()
+    (text,) = [text for text in watched.warnings if "grew by" in text]
+    assert text.startswith("memory of the model device GPU:1 grew by ")
+    assert "something keeps tensors of past steps" in text
+
+
+def test_memory_that_stays_is_not_warned_of(monkeypatch):
+    monkeypatch.setitem(monitor.GROWTH_MB, "model", 20)
+    monkeypatch.setitem(monitor.GROWTH_MB, "data", 20)
+    watched = train(made(200, floats=1_000_000), step_ms=0, epochs=2)
+    assert not [text for text in watched.warnings if "grew by" in text]
+
+
+def test_an_exception_in_the_loop_leaves_a_readable_log(tmp_path):
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    with (
+        pytest.raises(RuntimeError, match="stop"),
+        Monitor(strategy, json_file=tmp_path / "run.jsonl") as watched,
+    ):
+        for _ in watched.batches(strategy.experimental_distribute_dataset(made(30))):
+            if watched.times.steps.count == 10:
+                raise RuntimeError("stop")
+    assert run_log.read(tmp_path / "run.jsonl")[2]["steps"] == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is no log of a monitored run"),
+        ("<html>", "is no log of a monitored run"),
+        ('{"loss": 1}\n', "is no log of a monitored run"),
+        ('{"format": "dual_device_strategy.monitor", "version": 9}\n', "has version 9"),
+        ('{"format": "dual_device_strategy.monitor", "version": 1}\n{"st', "in line 2"),
+        ('{"format": "dual_device_strategy.monitor", "version": 1}\n{"step": 1}\n', "no summary"),
+    ],
+)
+def test_a_file_that_is_no_finished_log_is_refused_in_a_sentence(tmp_path, text, words):
+    file = tmp_path / "some.jsonl"
+    file.write_text(text)
+    with pytest.raises(run_log.LogError, match=words):
+        run_log.read(file)
