@@ -156,6 +156,7 @@ except tf.errors.InvalidArgumentError as error:
 @pytest.mark.parametrize("ending", ["pass", "raise ValueError('on purpose')"])
 def test_a_process_ends_at_once_with_work_queued_on_devices_and_host(run_python, ending):
     code = f"""
+import time
 import tensorflow as tf
 from dual_device_strategy import emulation
 emulation.start_from_environment()
@@ -164,18 +165,18 @@ for device in ("/GPU:0", "/GPU:1", "/GPU:2"):
     with tf.device(device):
         x = tf.ones([1000])
         for _ in range(5):
-            x = emulation.timed(x, 30_000)
+            x = emulation.timed(x, 300_000)
         kept.append(x)
 with tf.device("/CPU:0"):
-    dataset = tf.data.Dataset.range(9).map(lambda i: emulation.timed(i, 30_000)).prefetch(2)
+    dataset = tf.data.Dataset.range(9).map(lambda i: emulation.timed(i, 300_000)).prefetch(2)
     iterator = iter(dataset)
+print(time.time())
 {ending}
 """
-    began = time.perf_counter()
     result = run_python(
         code, EMULATED_GPUS="3", EMULATED_GPUS_MEMORY_MB="64,32,64", EMULATED_GPUS_GBPS="8"
     )
-    assert time.perf_counter() - began < 30
+    assert time.time() - float(result.stdout) < 60  # on a busy machine; of 300 for one op
     assert result.returncode == (0 if ending == "pass" else 1), result.stderr
     assert "3 emulated GPUs (memory 64, 32, 64 MB, links of 8 GB/s and 10 us)" in result.stderr
     assert ("on purpose" in result.stderr) == (ending != "pass")
