@@ -15,7 +15,7 @@ from absl import flags
 from dual_device_strategy import DataModelSplitStrategy, command, emulation, on_data_device
 
 _STEPS = flags.DEFINE_integer("steps", 100, "Training steps under each strategy.", lower_bound=1)
-_BATCH = flags.DEFINE_integer("batch_size", 32, "Signals in a batch.", lower_bound=1)
+_BATCH = flags.DEFINE_integer("signals", 32, "Signals in a batch.", lower_bound=1)
 
 SAMPLES, FRAME, CLASSES = 4096, 256, 8
 WORK_MS = 20  # what front end and step take beside their real work on emulated GPUs

@@ -265,11 +265,13 @@ def test_without_gpus_importing_starts_nothing_and_two_logical_cpus_are_made(ans
         """
 import importlib.util, pkgutil
 import dual_device_strategy, myxtts
-imported = [
-    importlib.import_module(module.name).__name__
-    for package in (dual_device_strategy, myxtts)
-    for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
-]
+from absl import flags
+imported = []
+for package in (dual_device_strategy, myxtts):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        imported.append(importlib.import_module(module.name).__name__)
+        for flag in list(flags.FLAGS):  # each command has its own, of the same names
+            delattr(flags.FLAGS, flag)
 if importlib.util.find_spec("train"):
     imported.append(importlib.import_module("train").__name__)
 result = {"started by import": compat.runtime_started(), "imported": imported}

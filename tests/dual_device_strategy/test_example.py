@@ -8,7 +8,7 @@ import pytest
 
 def test_the_example_trains_to_the_same_loss_with_and_without_the_strategy(run_python):
     done = run_python(
-        ["-m", "dual_device_strategy.example", "--emulate_gpus=2", "--steps=12", "--batch_size=4"]
+        ["-m", "dual_device_strategy.example", "--emulate_gpus=2", "--steps=12", "--signals=4"]
     )
     assert done.returncode == 0, done.stderr[-2000:]
     losses = re.findall(r"loss (\d+\.\d+)", done.stdout)
