@@ -79,13 +79,15 @@ void SP_Stream_st::RunHere(const Task& task) {
 }
 
 void SP_Stream_st::Drain() {
+  const auto reached = std::make_shared<Recording>();
   {
+    // One lock for both: a stopped stream's worker ends once it has no work.
     std::lock_guard<std::mutex> lock(mutex_);
     if (std::this_thread::get_id() == worker_) return;
     if (!busy_ && queue_.empty()) return;
+    queue_.push_back({Clock::now(), [=] { reached->Complete(clock_); }});
   }
-  auto reached = std::make_shared<Recording>();
-  Enqueue([=] { reached->Complete(clock_); });
+  changed_.notify_one();
   reached->Wait();
 }
 
