@@ -34,6 +34,7 @@ class Stages:
       front_end: what `on_data_device` was given.
       transfer: from the data device to the model device.
       step: the training step, its dispatch and the reading of its result included.
+      gap: what the loop needs between two steps even when a batch is READY.
     """
 
     host: Times = 0.0
@@ -41,6 +42,7 @@ class Stages:
     front_end: Times = 0.0
     transfer: Times = 0.0
     step: Times = 0.0
+    gap: float = 0.0
 
     def __post_init__(self):
         for name in STAGES:
@@ -77,7 +79,7 @@ class Stages:
             kept = np.minimum(times, fixed.get(name, 0.0))
             return kept + factor * (times - kept)
 
-        return Stages(**{name: scale(name) for name in STAGES})
+        return Stages(**{name: scale(name) for name in STAGES}, gap=self.gap)
 
     def with_bandwidth(self, factor: float) -> "Stages":
         """The stages on links `factor` times as fast."""
@@ -141,7 +143,7 @@ def predict(
     host, copy, front_end, transfer = (
         _draws(getattr(stages, name), batches, random) for name in STAGES[:4]
     )
-    step = _draws(stages.step, steps, random)
+    step = [stages.gap + ms for ms in _draws(stages.step, steps, random)]
 
     made, asked, prepared, taken, arrived = ([0.0] * batches for _ in range(5))
     begun, ended = [0.0] * steps, [0.0] * steps

@@ -64,9 +64,11 @@ class Judgement:
 
 def judge(measured: Measured, slots: int, cores: int) -> Judgement:
     """Needs all five stages; the staged run may be missing."""
-    varying = Stages(**{name: measured.stages[name] for name in STAGES})
+    varying = Stages(**{name: measured.stages[name] for name in STAGES}, gap=measured.gap_ms)
     # Medians, because one late wake-up of the system is no property of a stage.
-    stages = Stages(**{name: statistics.median(measured.stages[name]) for name in STAGES})
+    stages = Stages(
+        **{name: statistics.median(measured.stages[name]) for name in STAGES}, gap=measured.gap_ms
+    )
     times = {
         TITLES["host"]: stages.mean("host"),
         DATA_DEVICE: stages.of_data_device,

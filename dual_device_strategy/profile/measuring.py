@@ -12,6 +12,7 @@ import tensorflow as tf
 from dual_device_strategy import compat
 from dual_device_strategy.front_end import split
 from dual_device_strategy.monitor import Monitor
+from dual_device_strategy.strategy import DataModelSplitStrategy
 
 WARM = 3
 KEPT = 4  # batches that are kept to measure the later stages with
@@ -28,6 +29,8 @@ class Measured:
     stages: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     # The front end on the host: the time a core would be busy with a batch; None if it cannot run.
     front_end_core_ms: float | None = None
+    # What the loop needs between two steps though a batch is READY.
+    gap_ms: float = 0.0
     host_core_ms: float = 0.0
     steps: list[float] = dataclasses.field(default_factory=list)
     gaps: list[float] = dataclasses.field(default_factory=list)
@@ -76,7 +79,9 @@ class Stages:
             for p in prepared
         ]
         arrived = self._measure_moves("transfer", parts, self._data, self._model)
-        self._measure_step([self._packed(part) for part in arrived])
+        batches = [self._packed(part) for part in arrived]
+        self._measure_step(batches)
+        self._measure_gap(batches[0])
 
     def _measure_host(self):
         times, kept = [], []
@@ -147,6 +152,19 @@ class Stages:
                 times.append(1e3 * (time.perf_counter() - begin))
         self._into.stages["step"] = times[WARM:]
 
+    def _measure_gap(self, batch):
+        """How much longer steps take in a loop over batches that need no preparing."""
+        with tf.device(compat.host_of(self._data)):
+            on_host = tf.nest.map_structure(tf.identity, batch, expand_composites=True)
+            dataset = tf.data.Dataset.from_tensors(on_host).repeat()
+        into = Measured()
+        # So many slots that no transfer is waited for.
+        feeding = DataModelSplitStrategy(self._data, self._model, slots=6)
+        staged_run(self._strategy, dataset, self._step, self._repeats, into, feeding)
+        alone = statistics.median(self._into.stages["step"])
+        moves = max(statistics.median(self._into.stages[n]) for n in ("copy", "transfer"))
+        self._into.gap_ms = max(0.0, statistics.median(into.steps) - max(alone, moves))
+
     def _timed(self, name, batches, work, device, prepare=lambda tensors: tensors):
         times, results = [], {}
         for i in range(self._repeats + WARM):
@@ -171,12 +189,15 @@ class Stages:
         return tf.nest.pack_sequence_as(self._spec, list(parts), expand_composites=True)
 
 
-def staged_run(strategy, dataset, step, steps: int, into: Measured) -> None:
-    """All stages together; `steps` steps after the first ones."""
-    clock = time.perf_counter
-    with Monitor(strategy, first_steps=WARM, sample_every=1) as monitor:
+def staged_run(strategy, dataset, step, steps: int, into: Measured, feeding=None) -> None:
+    """All stages together; `steps` steps after the first ones.
+
+    `feeding` is the strategy that distributes the dataset, if it is another one.
+    """
+    clock, feeding = time.perf_counter, feeding or strategy
+    with Monitor(feeding, first_steps=WARM, sample_every=5) as monitor:
         with told("the dataset cannot be distributed"):
-            distributed = strategy.experimental_distribute_dataset(dataset)
+            distributed = feeding.experimental_distribute_dataset(dataset)
         ended, count = 0.0, 0
         with told("the staged run failed"):
             for batch in monitor.batches(distributed):

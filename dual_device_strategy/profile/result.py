@@ -38,12 +38,15 @@ class Profile:
                 "gaps": _figures(self.measured.gaps),
                 "monitor": self.measured.monitor,
             },
+            "gap_ms": self.measured.gap_ms,
             "front_end_core_ms": self.measured.front_end_core_ms,
         }
         if self.judgement:
             result["judgement"] = dataclasses.asdict(self.judgement)
             result["judgement"]["advice"] = [str(advice) for advice in self.judgement.advice]
-            stages = Stages(**{name: self.measured.stages[name] for name in STAGES})
+            stages = Stages(
+                **{name: self.measured.stages[name] for name in STAGES}, gap=self.measured.gap_ms
+            )
             result["timeline"] = predict(stages, slots=self.slots, steps=60).spans[20:40]
         return result
 
