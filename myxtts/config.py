@@ -18,7 +18,7 @@ from pathlib import Path
 from myxtts import UserError
 
 
-def _need(condition: bool, field: str, value: object, needed: str) -> None:
+def need(condition: bool, field: str, value: object, needed: str) -> None:
     if not condition:
         raise UserError(f"{field} must be {needed}, got {value!r}")
 
@@ -37,22 +37,22 @@ class AudioConfig:
     log_floor: float = 1e-5
 
     def __post_init__(self):
-        _need(self.sample_rate >= 8000, "sample_rate", self.sample_rate, "at least 8000 Hz")
-        _need(
+        need(self.sample_rate >= 8000, "sample_rate", self.sample_rate, "at least 8000 Hz")
+        need(
             self.hop_length > 0 and self.n_fft % (2 * self.hop_length) == 0,
             "n_fft",
             self.n_fft,
             f"an even multiple of hop_length={self.hop_length}",
         )
-        _need(self.n_mels > 0, "n_mels", self.n_mels, "positive")
-        _need(
+        need(self.n_mels > 0, "n_mels", self.n_mels, "positive")
+        need(
             0 <= self.f_min < self.f_max <= self.sample_rate / 2,
             "f_max",
             self.f_max,
             f"above f_min={self.f_min} and at most half of sample_rate={self.sample_rate}",
         )
-        _need(self.power in (1.0, 2.0), "power", self.power, "1.0 (magnitude) or 2.0 (power)")
-        _need(self.log_floor > 0, "log_floor", self.log_floor, "positive")
+        need(self.power in (1.0, 2.0), "power", self.power, "1.0 (magnitude) or 2.0 (power)")
+        need(self.log_floor > 0, "log_floor", self.log_floor, "positive")
 
     def frames(self, samples: int) -> int:
         """Mel frames of a clip: frame t is centred on sample t * hop_length."""
@@ -80,12 +80,12 @@ class AugmentConfig:
     def __post_init__(self):
         for name in ("noise_probability", "gain_probability", "mask_probability"):
             value = getattr(self, name)
-            _need(0.0 <= value <= 1.0, name, value, "between 0 and 1")
+            need(0.0 <= value <= 1.0, name, value, "between 0 and 1")
         for name in ("noise_snr_db", "gain_db"):
             value = getattr(self, name)
-            _need(len(value) == 2 and value[0] <= value[1], name, value, "(low, high)")
+            need(len(value) == 2 and value[0] <= value[1], name, value, "(low, high)")
         for name in ("time_masks", "time_mask_frames", "mel_masks", "mel_mask_bands"):
-            _need(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+            need(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,14 +107,14 @@ class TextConfig:
     max_tokens: int = 402
 
     def __post_init__(self):
-        _need(
+        need(
             self.vocabulary in ("bpe", "characters"),
             "vocabulary",
             self.vocabulary,
             '"bpe" or "characters"',
         )
-        _need(self.vocabulary_size >= 300, "vocabulary_size", self.vocabulary_size, "300 or more")
-        _need(self.max_tokens >= 8, "max_tokens", self.max_tokens, "8 or more")
+        need(self.vocabulary_size >= 300, "vocabulary_size", self.vocabulary_size, "300 or more")
+        need(self.max_tokens >= 8, "max_tokens", self.max_tokens, "8 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,20 +131,20 @@ class PrepareConfig:
     loudness_dbfs: float | None = None
 
     def __post_init__(self):
-        _need(
+        need(
             0 < self.min_seconds < self.max_seconds,
             "max_seconds",
             self.max_seconds,
             f"above min_seconds={self.min_seconds}",
         )
-        _need(
+        need(
             0 < self.max_clipped <= 1, "max_clipped", self.max_clipped, "a share above 0, up to 1"
         )
-        _need(self.silence_dbfs < 0, "silence_dbfs", self.silence_dbfs, "below 0 dBFS")
+        need(self.silence_dbfs < 0, "silence_dbfs", self.silence_dbfs, "below 0 dBFS")
         trim = self.trim_silence_db
-        _need(trim is None or trim > 0, "trim_silence_db", trim, "above 0 (dB below the peak)")
+        need(trim is None or trim > 0, "trim_silence_db", trim, "above 0 (dB below the peak)")
         loud = self.loudness_dbfs
-        _need(loud is None or -60 < loud < 0, "loudness_dbfs", loud, "between -60 and 0 dBFS")
+        need(loud is None or -60 < loud < 0, "loudness_dbfs", loud, "between -60 and 0 dBFS")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,13 +162,13 @@ class BatchConfig:
     conditioning_seconds: tuple[float, float] = (3.0, 6.0)
 
     def __post_init__(self):
-        _need(self.batch_size >= 1, "batch_size", self.batch_size, "1 or more")
-        _need(0 <= self.seed < 2**31, "seed", self.seed, "between 0 and 2147483647")
-        _need(1 <= self.buckets <= 64, "buckets", self.buckets, "between 1 and 64")
-        _need(self.frame_multiple >= 1, "frame_multiple", self.frame_multiple, "1 or more")
-        _need(self.temperature >= 1.0, "temperature", self.temperature, "1.0 (as found) or more")
+        need(self.batch_size >= 1, "batch_size", self.batch_size, "1 or more")
+        need(0 <= self.seed < 2**31, "seed", self.seed, "between 0 and 2147483647")
+        need(1 <= self.buckets <= 64, "buckets", self.buckets, "between 1 and 64")
+        need(self.frame_multiple >= 1, "frame_multiple", self.frame_multiple, "1 or more")
+        need(self.temperature >= 1.0, "temperature", self.temperature, "1.0 (as found) or more")
         low, high = self.conditioning_seconds
-        _need(0 < low <= high, "conditioning_seconds", (low, high), "(shortest, longest)")
+        need(0 < low <= high, "conditioning_seconds", (low, high), "(shortest, longest)")
 
 
 def to_json(config: object) -> dict:

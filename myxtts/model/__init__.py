@@ -1,0 +1,1 @@
+"""The networks: audio tokenizer, conditioning, GPT, speaker encoder, vocoder."""

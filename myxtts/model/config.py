@@ -1,0 +1,113 @@
+"""The sizes of the networks, as frozen dataclasses saved beside every checkpoint."""
+
+import dataclasses
+
+from myxtts.config import AudioConfig, TextConfig, need
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerConfig:
+    """The VQ-VAE that turns log-mels into codes, one for every `stride` frames."""
+
+    width: int = 512
+    codes: int = 1024
+    code_size: int = 512
+    residual_blocks: int = 3
+    stride: int = 4
+    decay: float = 0.99
+    commitment: float = 0.25
+    revive_after: int = 50  # steps without use after which a code is placed anew
+
+    def __post_init__(self):
+        need(self.stride in (2, 4, 8), "tokenizer.stride", self.stride, "2, 4 or 8")
+        need(self.codes >= 2, "tokenizer.codes", self.codes, "2 or more")
+        need(0 < self.decay < 1, "tokenizer.decay", self.decay, "between 0 and 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class ConditioningConfig:
+    """The Perceiver that resamples a reference mel to a fixed number of latents."""
+
+    latents: int = 32
+    layers: int = 2
+    heads: int = 8
+    encoder_layers: int = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class GptConfig:
+    """The decoder over [latents; text; audio codes]."""
+
+    layers: int = 16
+    width: int = 768
+    heads: int = 12
+    dropout: float = 0.1
+    max_audio_tokens: int = 605
+    text_weight: float = 0.01
+    audio_weight: float = 1.0
+
+    def __post_init__(self):
+        need(
+            self.width % self.heads == 0,
+            "gpt.width",
+            self.width,
+            f"a multiple of gpt.heads={self.heads}",
+        )
+        need(0 <= self.dropout < 1, "gpt.dropout", self.dropout, "at least 0 and below 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class SpeakerConfig:
+    """The encoder that makes one unit vector of a reference."""
+
+    width: int = 256
+    blocks: int = 4
+    size: int = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class VocoderConfig:
+    """The network that makes a waveform of a mel and a speaker vector."""
+
+    width: int = 512
+    blocks: int = 8
+    n_fft: int = 1024
+    segment_frames: int = 64  # what training cuts out of a clip
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """Everything that decides which weights there are."""
+
+    audio: AudioConfig = AudioConfig()
+    text: TextConfig = TextConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    conditioning: ConditioningConfig = ConditioningConfig()
+    gpt: GptConfig = GptConfig()
+    speaker: SpeakerConfig = SpeakerConfig()
+    vocoder: VocoderConfig = VocoderConfig()
+
+
+SIZES = {
+    "tiny": ModelConfig(
+        text=TextConfig(vocabulary="characters"),
+        tokenizer=TokenizerConfig(width=192, codes=256, code_size=48),
+        conditioning=ConditioningConfig(layers=2, heads=4, encoder_layers=2),
+        gpt=GptConfig(layers=4, width=256, heads=4),
+        speaker=SpeakerConfig(width=96, blocks=3, size=96),
+        vocoder=VocoderConfig(width=256, blocks=5),
+    ),
+    "small": ModelConfig(
+        tokenizer=TokenizerConfig(width=256, codes=512, code_size=128),
+        conditioning=ConditioningConfig(layers=2, heads=8, encoder_layers=3),
+        gpt=GptConfig(layers=8, width=512, heads=8),
+        speaker=SpeakerConfig(width=192, blocks=4, size=192),
+        vocoder=VocoderConfig(width=384, blocks=8),
+    ),
+    "normal": ModelConfig(),
+    "big": ModelConfig(
+        conditioning=ConditioningConfig(layers=2, heads=8, encoder_layers=6),
+        gpt=GptConfig(layers=30, width=1024, heads=16),
+        speaker=SpeakerConfig(width=512, blocks=4, size=512),
+    ),
+}

@@ -1,0 +1,1 @@
+"""Training: one loop for the three stages, checkpoints, and exact continuation."""
