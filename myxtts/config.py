@@ -137,9 +137,7 @@ class PrepareConfig:
             self.max_seconds,
             f"above min_seconds={self.min_seconds}",
         )
-        need(
-            0 < self.max_clipped <= 1, "max_clipped", self.max_clipped, "a share above 0, up to 1"
-        )
+        need(0 < self.max_clipped <= 1, "max_clipped", self.max_clipped, "a share above 0, up to 1")
         need(self.silence_dbfs < 0, "silence_dbfs", self.silence_dbfs, "below 0 dBFS")
         trim = self.trim_silence_db
         need(trim is None or trim > 0, "trim_silence_db", trim, "above 0 (dB below the peak)")
