@@ -32,6 +32,7 @@ class ConditioningConfig:
     layers: int = 2
     heads: int = 8
     encoder_layers: int = 4
+    patch: int = 4  # mel frames that the encoder sees as one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,7 @@ class GptConfig:
     width: int = 768
     heads: int = 12
     dropout: float = 0.1
+    code_noise: float = 0.0  # share of the codes read in training that are replaced by others
     max_audio_tokens: int = 605
     text_weight: float = 0.01
     audio_weight: float = 1.0
@@ -73,6 +75,19 @@ class VocoderConfig:
     blocks: int = 8
     n_fft: int = 1024
     segment_frames: int = 64  # what training cuts out of a clip
+    discriminator_width: int = 32
+    adversarial_from_step: int | None = 20_000  # None: the discriminators never judge
+
+    def __post_init__(self):
+        need(self.blocks >= 1, "vocoder.blocks", self.blocks, "1 or more")
+        need(self.segment_frames >= 16, "vocoder.segment_frames", self.segment_frames, "16 or more")
+        start = self.adversarial_from_step
+        need(
+            start is None or start >= 0,
+            "vocoder.adversarial_from_step",
+            start,
+            "0 or more, or null for never",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +107,7 @@ SIZES = {
     "tiny": ModelConfig(
         text=TextConfig(vocabulary="characters"),
         tokenizer=TokenizerConfig(width=192, codes=256, code_size=48),
-        conditioning=ConditioningConfig(layers=2, heads=4, encoder_layers=2),
+        conditioning=ConditioningConfig(layers=2, heads=4, encoder_layers=2, patch=8),
         gpt=GptConfig(layers=4, width=256, heads=4),
         speaker=SpeakerConfig(width=96, blocks=3, size=96),
         vocoder=VocoderConfig(width=256, blocks=5),

@@ -1,0 +1,76 @@
+"""Griffin-Lim: a waveform from log-mels without any training, for comparison and as a fallback.
+
+    waveform = griffin_lim(mel, audio)       # [B, F, mels] or [F, mels] -> [..., F * hop]
+
+Everything is a TensorFlow op with a GPU kernel, and works in a tf.function.
+"""
+
+import functools
+
+import librosa
+import numpy as np
+import tensorflow as tf
+
+from myxtts.config import AudioConfig
+
+
+def griffin_lim(
+    mel: tf.Tensor, audio: AudioConfig, iterations: int = 32, momentum: float = 0.99
+) -> tf.Tensor:
+    """The waveform whose mels come near; deterministic. With `momentum` it is the fast variant
+    (Perraudin and others, 2013), whose 32 rounds equal some 100 of the plain one."""
+    mel = tf.convert_to_tensor(mel, tf.float32)
+    if mel.shape.rank == 2:
+        return griffin_lim(mel[None], audio, iterations, momentum)[0]
+    hop, n_fft = audio.hop_length, audio.n_fft
+    frames = tf.shape(mel)[1]
+    silence = tf.fill(
+        [tf.shape(mel)[0], n_fft // hop, audio.n_mels], tf.math.log(tf.constant(audio.log_floor))
+    )
+    # Silent frames around the clip, so that every frame of it lies within the waveform.
+    magnitude = tf.cast(magnitudes(tf.concat([silence, mel, silence], 1), audio), tf.complex64)
+    window = tf.signal.inverse_stft_window_fn(hop)
+
+    def to_waveform(spectrum):
+        return tf.signal.inverse_stft(spectrum, n_fft, hop, n_fft, window)
+
+    def to_spectrum(waveform):
+        return tf.signal.stft(waveform, n_fft, hop, n_fft)
+
+    angle = tf.random.stateless_uniform(tf.shape(magnitude), [5, 3], 0.0, 2 * np.pi)
+    direction = tf.complex(tf.cos(angle), tf.sin(angle))
+    before = tf.zeros_like(direction)
+    for _ in tf.range(iterations):
+        rebuilt = to_spectrum(to_waveform(magnitude * direction))
+        ahead = rebuilt + momentum * (rebuilt - before)
+        direction = ahead / tf.cast(tf.maximum(tf.abs(ahead), 1e-8), tf.complex64)
+        before = rebuilt
+    begin = n_fft // hop * hop + n_fft // 2
+    return to_waveform(magnitude * direction)[:, begin : begin + frames * hop]
+
+
+def magnitudes(mel: tf.Tensor, audio: AudioConfig, rounds: int = 30) -> tf.Tensor:
+    """Non-negative magnitudes [..., bins] whose mels are near the given ones: least squares by
+    multiplicative updates (Lee and Seung), which stay non-negative by themselves."""
+    filters, spread = _filters(audio)
+    mel = tf.exp(mel)
+    target = tf.matmul(mel, filters, transpose_b=True)
+    estimate = tf.matmul(mel, spread) + 1e-10
+    gram = filters @ filters.T
+    for _ in range(rounds):
+        estimate *= target / (tf.matmul(estimate, gram) + 1e-12)
+    return estimate if audio.power == 1.0 else tf.sqrt(estimate)
+
+
+@functools.lru_cache(maxsize=4)
+def _filters(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:
+    """The mel filters [bins, mels], and what spreads a mel evenly over its filter's bins."""
+    filters = librosa.filters.mel(
+        sr=audio.sample_rate,
+        n_fft=audio.n_fft,
+        n_mels=audio.n_mels,
+        fmin=audio.f_min,
+        fmax=audio.f_max,
+    )
+    spread = filters / np.maximum(filters.sum(1, keepdims=True) ** 2, 1e-12)
+    return filters.T.astype(np.float32), spread.astype(np.float32)

@@ -1,0 +1,119 @@
+"""The vocoder: log-mels and a speaker vector to a waveform, by a network at frame rate.
+
+    vocoder = Vocoder(VocoderConfig(), AudioConfig(), speaker_size=256)
+    waveform = vocoder(mel, speaker)        # [B, F, mels], [B, S] -> [B, F * hop]
+
+ConvNeXt blocks give every frame a short-time spectrum, and one inverse Fourier transform makes the
+samples. A spectrum starts as what the mel says of it (the magnitude, spread over the bins) times a
+complex factor that the network gives: an untrained one has the right loudness already.
+"""
+
+import librosa
+import numpy as np
+import tensorflow as tf
+from keras import Model, layers
+
+from myxtts.config import AudioConfig
+from myxtts.model.config import VocoderConfig
+
+_KERNEL = 7
+# exp(6.3) = 545 is the largest bin there can be: a full-scale sine wave under a window of 1024.
+_LOUDEST = 6.3
+
+
+class ConvNeXtBlock(layers.Layer):
+    """Depthwise convolution over time, then a two-layer perceptron, beside a residual path."""
+
+    def __init__(self, width: int, **kwargs):
+        super().__init__(**kwargs)
+        self.depthwise = layers.DepthwiseConv1D(_KERNEL, padding="same")
+        self.norm = layers.LayerNormalization(epsilon=1e-6)
+        self.widen = layers.Dense(3 * width, activation="gelu")
+        self.narrow = layers.Dense(width)
+        self.width = width
+
+    def build(self, shape):
+        self.depthwise.build(shape)
+        self.norm.build(shape)
+        self.widen.build(shape)
+        self.narrow.build((*shape[:-1], 3 * self.width))
+
+    def call(self, x):
+        return x + self.narrow(self.widen(self.norm(self.depthwise(x))))
+
+
+class Vocoder(Model):
+    """See the module. `context_frames` is how far a sample's frame sees to either side: frames
+    further away do not change it, so a stream may be made in pieces with that much around them."""
+
+    def __init__(self, config: VocoderConfig, audio: AudioConfig, speaker_size: int, **kwargs):
+        super().__init__(**kwargs)
+        self.audio, self.speaker_size, self.n_fft = audio, speaker_size, config.n_fft
+        self.context_frames = (config.blocks + 1) * (_KERNEL // 2) + config.n_fft // (
+            2 * audio.hop_length
+        )
+        self.embed = layers.Conv1D(config.width, _KERNEL, padding="same", name="embed")
+        self.voice = layers.Dense(config.width, name="voice")
+        self.norm = layers.LayerNormalization(epsilon=1e-6, name="norm")
+        self.blocks = [ConvNeXtBlock(config.width, name=f"block{i}") for i in range(config.blocks)]
+        self.last_norm = layers.LayerNormalization(epsilon=1e-6, name="last_norm")
+        bins = config.n_fft // 2 + 1
+        self.head = layers.Dense(3 * bins, dtype="float32", name="head")
+        self._magnitudes, self._magnitude_offset = _bins_of_mels(audio, config.n_fft)
+        # Phases are told from the middle of the frame, where they change least from bin to bin.
+        self._middle = np.where(np.arange(bins) % 2, -1.0, 1.0).astype(np.float32)
+        window = np.hanning(config.n_fft + 1)[:-1]
+        # Squared, the overlapping windows of the two transforms add up to this.
+        added = np.sum(np.square(window)) / audio.hop_length
+        self._window = (window / added).astype(np.float32)
+        self.build((None, None, audio.n_mels))
+
+    def build(self, shape):
+        width = self.embed.filters
+        self.embed.build(shape)
+        self.voice.build((None, self.speaker_size))
+        for layer in (self.norm, *self.blocks, self.last_norm, self.head):
+            layer.build((None, None, width))
+        self.built = True
+
+    def call(self, mel, speaker, training=False):
+        return self.waveform(*self.spectrum(mel, speaker))
+
+    def spectrum(self, mel, speaker):
+        """Real and imaginary parts [B, F + 3, bins]; one frame before and two after the mel are
+        made as well, so that every sample has all the frames that overlap there."""
+        mel = tf.concat([mel[:, :1], mel, mel[:, -1:], mel[:, -1:]], 1)
+        x = self.embed(mel * 0.25 + 1.0)  # log-mels lie between -11.5 and 6
+        x = self.norm(x + self.voice(speaker)[:, None])
+        for block in self.blocks:
+            x = block(x)
+        louder, real, imaginary = tf.split(self.head(self.last_norm(x)), 3, -1)
+        magnitude = tf.cast(mel, tf.float32) @ self._magnitudes - self._magnitude_offset + louder
+        length = tf.math.rsqrt(tf.square(real) + tf.square(imaginary) + 1e-8)
+        scale = tf.exp(tf.minimum(magnitude, _LOUDEST)) * length * self._middle
+        return real * scale, imaginary * scale
+
+    def waveform(self, real, imaginary):
+        """The inverse transform, without the parts that belong to frames outside the mel."""
+        hop = self.audio.hop_length
+        pieces = tf.signal.irfft(tf.complex(real, imaginary), [self.n_fft]) * self._window
+        samples = tf.signal.overlap_and_add(pieces, hop)
+        begin = self.n_fft // 2 + hop
+        return samples[:, begin : begin + (tf.shape(real)[1] - 3) * hop]
+
+
+def _bins_of_mels(audio: AudioConfig, n_fft: int) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix and offset that make log-magnitudes of log-mels: between the middles of two mel
+    filters it is interpolated, beyond the last one it stays."""
+    filters = librosa.filters.mel(
+        sr=audio.sample_rate,
+        n_fft=n_fft,
+        n_mels=audio.n_mels,
+        fmin=audio.f_min,
+        fmax=audio.f_max,
+    )
+    bins = np.arange(filters.shape[1])
+    middles = (filters * bins).sum(1) / np.maximum(filters.sum(1), 1e-9)
+    spread = np.stack([np.interp(bins, middles, row) for row in np.eye(audio.n_mels)])
+    area = np.log(np.maximum(filters.sum(1), 1e-9)) @ spread
+    return (spread / audio.power).astype(np.float32), (area / audio.power).astype(np.float32)

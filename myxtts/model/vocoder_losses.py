@@ -1,0 +1,95 @@
+"""What the vocoder is trained with.
+
+    loss = ReconstructionLoss(audio)
+    made = vocoder(mel, speaker)
+    parts = loss(recorded, made)                          # {"mel", "magnitude", ..., "loss"}
+    # and from config.adversarial_from_step on
+    scores, features = discriminators(made)
+    real_scores, real_features = discriminators(recorded)
+    total = parts["loss"] + adversarial_loss(scores) + 2 * feature_loss(real_features, features)
+    critics = discriminator_loss(real_scores, scores)     # of `made` without its gradient
+
+Waveforms are float32 [B, T] and of one length.
+"""
+
+import librosa
+import numpy as np
+import tensorflow as tf
+
+from myxtts.config import AudioConfig
+
+RESOLUTIONS = ((512, 128), (1024, 256), (2048, 512))
+
+
+class ReconstructionLoss:
+    """Distance of log-mels, and of magnitudes at three resolutions."""
+
+    def __init__(self, audio: AudioConfig):
+        self.audio = audio
+        self._filters = {
+            n_fft: librosa.filters.mel(
+                sr=audio.sample_rate,
+                n_fft=n_fft,
+                n_mels=audio.n_mels,
+                fmin=audio.f_min,
+                fmax=audio.f_max,
+            ).T.astype(np.float32)
+            for n_fft in (audio.n_fft,)
+        }
+
+    def __call__(self, recorded: tf.Tensor, made: tf.Tensor) -> dict[str, tf.Tensor]:
+        both = tf.concat([recorded, made], 0)
+        mel, convergence, magnitude = 0.0, 0.0, 0.0
+        for n_fft, hop in RESOLUTIONS:
+            power = _power(both, n_fft, hop)
+            real, fake = tf.split(tf.sqrt(power + 1e-7), 2)
+            magnitude += tf.reduce_mean(tf.abs(tf.math.log(real + 1e-3) - tf.math.log(fake + 1e-3)))
+            convergence += tf.norm(real - fake) / (tf.norm(real) + 1e-3)
+            if n_fft == self.audio.n_fft:
+                mel = mel_distance(*tf.split(self._log_mel(power), 2))
+        parts = {
+            "mel": mel,
+            "magnitude": magnitude / len(RESOLUTIONS),
+            "convergence": convergence / len(RESOLUTIONS),
+        }
+        parts["loss"] = 3.0 * parts["mel"] + parts["magnitude"] + parts["convergence"]
+        return parts
+
+    def _log_mel(self, power):
+        power = power if self.audio.power == 2.0 else tf.sqrt(power + 1e-7)
+        mel = power @ self._filters[self.audio.n_fft]
+        return tf.math.log(tf.maximum(mel, self.audio.log_floor))
+
+
+def mel_distance(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Mean absolute difference of log-mels; what vocoders are compared by."""
+    return tf.reduce_mean(tf.abs(one - other))
+
+
+def adversarial_loss(scores: list[tf.Tensor]) -> tf.Tensor:
+    """What the vocoder wants of the scores of its own waveforms (hinge), per discriminator."""
+    return tf.add_n([tf.reduce_mean(tf.nn.relu(1 - s)) for s in scores]) / len(scores)
+
+
+def discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tensor:
+    """What the discriminators want of their scores (hinge), per discriminator."""
+    parts = [
+        tf.reduce_mean(tf.nn.relu(1 - r)) + tf.reduce_mean(tf.nn.relu(1 + m))
+        for r, m in zip(real, made, strict=True)
+    ]
+    return tf.add_n(parts) / len(parts)
+
+
+def feature_loss(real: list[list[tf.Tensor]], made: list[list[tf.Tensor]]) -> tf.Tensor:
+    """How far the feature maps of recorded and made speech are apart, per map."""
+    pairs = [
+        (tf.stop_gradient(tf.cast(r, tf.float32)), tf.cast(m, tf.float32))
+        for rs, ms in zip(real, made, strict=True)
+        for r, m in zip(rs, ms, strict=True)
+    ]
+    return tf.add_n([tf.reduce_mean(tf.abs(r - m)) for r, m in pairs]) / len(pairs)
+
+
+def _power(waveform, n_fft, hop):
+    bins = tf.signal.stft(waveform, n_fft, hop)
+    return tf.square(tf.math.real(bins)) + tf.square(tf.math.imag(bins))
