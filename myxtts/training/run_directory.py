@@ -1,0 +1,135 @@
+"""The directory of a training run: what is where, and its networks for use.
+
+config.json          the settings (TrainConfig)
+flags.txt            the flags of the command; train.py --flagfile=RUN/flags.txt repeats it
+vocabulary.json      the vocabulary
+manifests/           copies of the manifests trained and evaluated on
+checkpoints/STAGE/   STAGE is tokenizer, gpt or vocoder
+    step-00001500/   a checkpoint to continue from, see `training.checkpoints`
+    best/            the weights with the lowest held-out loss (with EMA: its averages)
+    plan.json        how many steps the stage takes
+    finished.json    its result, once it is done
+samples/             speech made during the training, as WAV
+events/              for TensorBoard
+steps.jsonl          the losses of every step, one JSON object a line
+monitor-STAGE.jsonl  step times, waiting and devices
+report.md, loss.png  the final report
+"""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+from myxtts import UserError
+from myxtts.config import load_config
+from myxtts.text.vocabulary import Vocabulary
+from myxtts.training.config import STAGES, TrainConfig
+
+
+class RunDirectory:
+    """Names the parts of a run; nothing is read or made before it is asked for."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(os.path.abspath(path))
+        self.config_file = self.path / "config.json"
+        self.flags_file = self.path / "flags.txt"
+        self.vocabulary_file = self.path / "vocabulary.json"
+        self.manifests = self.path / "manifests"
+        self.samples = self.path / "samples"
+        self.events = self.path / "events"
+        self.steps_file = self.path / "steps.jsonl"
+        self.report_file = self.path / "report.md"
+        self.loss_picture = self.path / "loss.png"
+
+    @classmethod
+    def holding(cls, path: str | os.PathLike) -> "RunDirectory":
+        """The run directory that `path` is, or that it lies in, such as one of its checkpoints."""
+        path = Path(os.path.abspath(path))
+        if not path.exists():
+            raise UserError(f"{path} does not exist; give the directory of a training run")
+        for place in (path, *path.parents):
+            if (place / "config.json").is_file() and (place / "checkpoints").is_dir():
+                return cls(place)
+        raise UserError(
+            f"{path} is no training run: there is no config.json with checkpoints/ beside it; "
+            "give the directory that train.py wrote"
+        )
+
+    def config(self) -> TrainConfig:
+        return load_config(TrainConfig, self.config_file)
+
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary.load(self.vocabulary_file)
+
+    def languages(self) -> tuple[str, ...]:
+        return self.vocabulary().languages
+
+    def stage(self, stage: str) -> Path:
+        return self.path / "checkpoints" / stage
+
+    def monitor_file(self, stage: str) -> Path:
+        return self.path / f"monitor-{stage}.jsonl"
+
+    def result(self, stage: str) -> dict | None:
+        """The contents of finished.json; None while the stage is not done."""
+        path = self.stage(stage) / "finished.json"
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{path} cannot be read: {error}; delete it to have the stage finished again"
+            ) from None
+
+    def weights(self, stage: str) -> Path | None:
+        """The checkpoint directory whose weights are to be used: the best, else the newest."""
+        from myxtts.training.checkpoints import step_directories
+
+        if (self.stage(stage) / "best").is_dir():
+            return self.stage(stage) / "best"
+        steps = step_directories(self.stage(stage))
+        return steps[-1] if steps else None
+
+    def default_vocoder(self) -> str:
+        """ "network" or "griffin_lim": which was better on the held-out clips."""
+        result = self.result("vocoder")
+        return result.get("default_vocoder", "network") if result else "griffin_lim"
+
+
+@dataclasses.dataclass
+class Networks:
+    """The networks of a run; None is what has not been trained yet."""
+
+    config: TrainConfig
+    vocabulary: Vocabulary
+    tokenizer: object = None  # model.tokenizer.AudioTokenizer
+    speaker: object = None  # model.speaker.SpeakerEncoder
+    conditioning: object = None  # model.conditioning.Conditioning
+    gpt: object = None  # model.gpt.Gpt
+    vocoder: object = None  # model.vocoder.Vocoder
+
+
+def load_networks(path: str | os.PathLike, stages: tuple[str, ...] = STAGES) -> Networks:
+    """The networks of a run with the weights to use (averaged, where there is an EMA).
+
+    `path` may also be one checkpoint inside the run (`RUN/checkpoints/gpt/step-00001500`): then
+    that stage has the weights of that moment. Weights that are damaged or do not fit are refused
+    by name.
+    """
+    from myxtts.training import networks
+    from myxtts.training.checkpoints import read_weights
+
+    run = RunDirectory.holding(path)
+    found = Networks(run.config(), run.vocabulary())
+    for stage in stages:
+        directory = run.weights(stage)
+        if Path(os.path.abspath(path)).parent == run.stage(stage):
+            directory = Path(os.path.abspath(path))
+        if directory is not None:
+            made = networks.make(stage, found.config.model, len(found.vocabulary))
+            read_weights(directory, made)
+            for name, network in made.items():
+                setattr(found, name, network)
+    return found
