@@ -64,13 +64,7 @@ def make_log_mel(audio: AudioConfig) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
 
     T must be a multiple of the hop; what lies beyond a length must be zero.
     """
-    filters = librosa.filters.mel(
-        sr=audio.sample_rate,
-        n_fft=audio.n_fft,
-        n_mels=audio.n_mels,
-        fmin=audio.f_min,
-        fmax=audio.f_max,
-    ).T.astype(np.float32)
+    filters = mel_filters(audio)
     heard = int(np.flatnonzero(filters.any(1))[-1]) + 1  # bins below f_max
     filters = filters[:heard]
     # A transform in float32 leaves rounding noise 130 dB below the loudest bin, which changes the
@@ -107,6 +101,18 @@ def make_log_mel(audio: AudioConfig) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
         return tf.math.log(tf.maximum(tf.where(there, mel, 0.0), floor)), mel_lengths
 
     return log_mel
+
+
+def mel_filters(audio: AudioConfig) -> np.ndarray:
+    """librosa's filters as a matrix [n_fft / 2 + 1, mels] to multiply spectra with."""
+    filters = librosa.filters.mel(
+        sr=audio.sample_rate,
+        n_fft=audio.n_fft,
+        n_mels=audio.n_mels,
+        fmin=audio.f_min,
+        fmax=audio.f_max,
+    )
+    return filters.T.astype(np.float32)
 
 
 def _to_float(waveform: tf.Tensor) -> tf.Tensor:

@@ -73,7 +73,6 @@ class VocoderConfig:
 
     width: int = 512
     blocks: int = 8
-    n_fft: int = 1024
     segment_frames: int = 64  # what training cuts out of a clip
     discriminator_width: int = 32
     adversarial_from_step: int | None = 20_000  # None: the discriminators never judge

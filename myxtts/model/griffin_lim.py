@@ -5,13 +5,11 @@
 Everything is a TensorFlow op with a GPU kernel, and works in a tf.function.
 """
 
-import functools
-
-import librosa
 import numpy as np
 import tensorflow as tf
 
 from myxtts.config import AudioConfig
+from myxtts.features import mel_filters
 
 
 def griffin_lim(
@@ -52,25 +50,13 @@ def griffin_lim(
 def magnitudes(mel: tf.Tensor, audio: AudioConfig, rounds: int = 30) -> tf.Tensor:
     """Non-negative magnitudes [..., bins] whose mels are near the given ones: least squares by
     multiplicative updates (Lee and Seung), which stay non-negative by themselves."""
-    filters, spread = _filters(audio)
+    filters = mel_filters(audio)
+    # The start is each mel's energy spread evenly over its filter's bins.
+    spread = (filters / np.maximum(filters.sum(0), 1e-12) ** 2).T
+    gram = filters @ filters.T
     mel = tf.exp(mel)
     target = tf.matmul(mel, filters, transpose_b=True)
     estimate = tf.matmul(mel, spread) + 1e-10
-    gram = filters @ filters.T
     for _ in range(rounds):
         estimate *= target / (tf.matmul(estimate, gram) + 1e-12)
     return estimate if audio.power == 1.0 else tf.sqrt(estimate)
-
-
-@functools.lru_cache(maxsize=4)
-def _filters(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:
-    """The mel filters [bins, mels], and what spreads a mel evenly over its filter's bins."""
-    filters = librosa.filters.mel(
-        sr=audio.sample_rate,
-        n_fft=audio.n_fft,
-        n_mels=audio.n_mels,
-        fmin=audio.f_min,
-        fmax=audio.f_max,
-    )
-    spread = filters / np.maximum(filters.sum(1, keepdims=True) ** 2, 1e-12)
-    return filters.T.astype(np.float32), spread.astype(np.float32)

@@ -8,12 +8,12 @@ samples. A spectrum starts as what the mel says of it (the magnitude, spread ove
 complex factor that the network gives: an untrained one has the right loudness already.
 """
 
-import librosa
 import numpy as np
 import tensorflow as tf
 from keras import Model, layers
 
 from myxtts.config import AudioConfig
+from myxtts.features import mel_filters
 from myxtts.model.config import VocoderConfig
 
 _KERNEL = 7
@@ -48,8 +48,8 @@ class Vocoder(Model):
 
     def __init__(self, config: VocoderConfig, audio: AudioConfig, speaker_size: int, **kwargs):
         super().__init__(**kwargs)
-        self.audio, self.speaker_size, self.n_fft = audio, speaker_size, config.n_fft
-        self.context_frames = (config.blocks + 1) * (_KERNEL // 2) + config.n_fft // (
+        self.audio, self.speaker_size, self.n_fft = audio, speaker_size, audio.n_fft
+        self.context_frames = (config.blocks + 1) * (_KERNEL // 2) + audio.n_fft // (
             2 * audio.hop_length
         )
         self.embed = layers.Conv1D(config.width, _KERNEL, padding="same", name="embed")
@@ -57,12 +57,12 @@ class Vocoder(Model):
         self.norm = layers.LayerNormalization(epsilon=1e-6, name="norm")
         self.blocks = [ConvNeXtBlock(config.width, name=f"block{i}") for i in range(config.blocks)]
         self.last_norm = layers.LayerNormalization(epsilon=1e-6, name="last_norm")
-        bins = config.n_fft // 2 + 1
+        bins = audio.n_fft // 2 + 1
         self.head = layers.Dense(3 * bins, dtype="float32", name="head")
-        self._magnitudes, self._magnitude_offset = _bins_of_mels(audio, config.n_fft)
+        self._magnitudes, self._magnitude_offset = _bins_of_mels(audio)
         # Phases are told from the middle of the frame, where they change least from bin to bin.
         self._middle = np.where(np.arange(bins) % 2, -1.0, 1.0).astype(np.float32)
-        window = np.hanning(config.n_fft + 1)[:-1]
+        window = np.hanning(audio.n_fft + 1)[:-1]
         # Squared, the overlapping windows of the two transforms add up to this.
         added = np.sum(np.square(window)) / audio.hop_length
         self._window = (window / added).astype(np.float32)
@@ -102,18 +102,12 @@ class Vocoder(Model):
         return samples[:, begin : begin + (tf.shape(real)[1] - 3) * hop]
 
 
-def _bins_of_mels(audio: AudioConfig, n_fft: int) -> tuple[np.ndarray, np.ndarray]:
+def _bins_of_mels(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:
     """The matrix and offset that make log-magnitudes of log-mels: between the middles of two mel
     filters it is interpolated, beyond the last one it stays."""
-    filters = librosa.filters.mel(
-        sr=audio.sample_rate,
-        n_fft=n_fft,
-        n_mels=audio.n_mels,
-        fmin=audio.f_min,
-        fmax=audio.f_max,
-    )
-    bins = np.arange(filters.shape[1])
-    middles = (filters * bins).sum(1) / np.maximum(filters.sum(1), 1e-9)
+    filters = mel_filters(audio)
+    bins, area = np.arange(len(filters)), np.maximum(filters.sum(0), 1e-9)
+    middles = bins @ filters / area
     spread = np.stack([np.interp(bins, middles, row) for row in np.eye(audio.n_mels)])
-    area = np.log(np.maximum(filters.sum(1), 1e-9)) @ spread
-    return (spread / audio.power).astype(np.float32), (area / audio.power).astype(np.float32)
+    offset = np.log(area) @ spread
+    return (spread / audio.power).astype(np.float32), (offset / audio.power).astype(np.float32)

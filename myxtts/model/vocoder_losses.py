@@ -12,11 +12,10 @@
 Waveforms are float32 [B, T] and of one length.
 """
 
-import librosa
-import numpy as np
 import tensorflow as tf
 
 from myxtts.config import AudioConfig
+from myxtts.features import mel_filters
 
 RESOLUTIONS = ((512, 128), (1024, 256), (2048, 512))
 
@@ -26,16 +25,7 @@ class ReconstructionLoss:
 
     def __init__(self, audio: AudioConfig):
         self.audio = audio
-        self._filters = {
-            n_fft: librosa.filters.mel(
-                sr=audio.sample_rate,
-                n_fft=n_fft,
-                n_mels=audio.n_mels,
-                fmin=audio.f_min,
-                fmax=audio.f_max,
-            ).T.astype(np.float32)
-            for n_fft in (audio.n_fft,)
-        }
+        self._filters = mel_filters(audio)
 
     def __call__(self, recorded: tf.Tensor, made: tf.Tensor) -> dict[str, tf.Tensor]:
         both = tf.concat([recorded, made], 0)
@@ -57,7 +47,7 @@ class ReconstructionLoss:
 
     def _log_mel(self, power):
         power = power if self.audio.power == 2.0 else tf.sqrt(power + 1e-7)
-        mel = power @ self._filters[self.audio.n_fft]
+        mel = power @ self._filters
         return tf.math.log(tf.maximum(mel, self.audio.log_floor))
 
 
