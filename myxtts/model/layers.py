@@ -1,0 +1,158 @@
+"""Small layers that the networks share.
+
+All weights exist once a layer was made, so that a network is created in one place, inside the
+strategy's scope, and never grows a variable in a step.  Chance in training is stateless: it comes
+from an int32[2] tensor `seed`, and from nothing else.
+"""
+
+import itertools
+import math
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+_NEVER = -1e9  # added to a score in float32
+
+
+def seed_of(key: tf.Tensor) -> tf.Tensor:
+    """The `seed` argument of the networks from a batch's `key` (its first row, or all rows)."""
+    key = key[0] if key.shape.rank == 2 else key
+    return tf.stack([key[0], key[1] * (1 << 20) + key[2]])
+
+
+def salted(seed: tf.Tensor, salt: int) -> tf.Tensor:
+    """Another seed for another use of chance in the same step."""
+    return seed + tf.constant([salt * 0x3C6EF35F % 2**31, 0], tf.int32)
+
+
+def mask_of(lengths: tf.Tensor, size: tf.Tensor | int) -> tf.Tensor:
+    """float32 [B, size]: 1 where there is something, 0 where there is padding."""
+    return tf.cast(tf.range(size)[None] < lengths[:, None], tf.float32)
+
+
+def masked_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """The mean of `values` where `mask` is 1, in float32."""
+    values = tf.cast(values, tf.float32)
+    return tf.reduce_sum(values * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
+
+
+def attention_bias(there: tf.Tensor) -> tf.Tensor:
+    """What is added to scores so that only places with 1 in the mask `there` are attended to."""
+    return (1.0 - there) * _NEVER
+
+
+def sinusoids(length: int, width: int) -> np.ndarray:
+    """float32 [length, width]: places as sines and cosines of many wave lengths."""
+    rates = np.exp(-math.log(10000.0) * np.arange(0, width, 2) / width)
+    angles = np.arange(length)[:, None] * rates
+    return np.concatenate([np.sin(angles), np.cos(angles)], 1)[:, :width].astype(np.float32)
+
+
+def normal(deviation: float = 0.02) -> keras.initializers.Initializer:
+    return keras.initializers.RandomNormal(stddev=deviation)
+
+
+def dense(inputs: int, outputs: int, *, deviation: float | None = None, bias: bool = True):
+    """A Dense layer whose weights exist already; Glorot's initialisation unless told otherwise."""
+    initializer = "glorot_uniform" if deviation is None else normal(deviation)
+    layer = keras.layers.Dense(outputs, use_bias=bias, kernel_initializer=initializer)
+    layer.build((None, inputs))
+    return layer
+
+
+class Dropout(keras.layers.Layer):
+    """Dropout that draws from the seed it is given; every layer of a network has its own `salt`."""
+
+    def __init__(self, rate: float, salt: int):
+        super().__init__()
+        self.rate, self.salt = rate, salt
+        self.built = True
+
+    def call(self, x, seed=None, training=False):
+        if not training or not self.rate:
+            return x
+        if seed is None:
+            raise ValueError("training with dropout needs seed=int32[2], see seed_of(); got None")
+        return tf.nn.experimental.stateless_dropout(x, self.rate, salted(seed, self.salt))
+
+
+class Norm(keras.layers.Layer):
+    """Layer normalisation over the last axis, in float32 whatever comes in."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.scale = self.add_weight(shape=(width,), initializer="ones", autocast=False)
+        self.offset = self.add_weight(shape=(width,), initializer="zeros", autocast=False)
+        self.built = True
+
+    def call(self, x):
+        wide = tf.cast(x, tf.float32)
+        centred = wide - tf.reduce_mean(wide, -1, keepdims=True)
+        power = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
+        return tf.cast(centred * tf.math.rsqrt(power + 1e-5) * self.scale + self.offset, x.dtype)
+
+
+class Attention(keras.layers.Layer):
+    """Attention with several heads: `query [B, Q, W]` over `context [B, K, W]`.
+
+    `bias` is added to the scores [B, heads, Q, K], see `attention_bias`.
+    """
+
+    def __init__(self, width: int, heads: int, *, out_deviation: float = 0.02):
+        super().__init__()
+        self.heads, self.width = heads, width
+        self.to_query = dense(width, width, deviation=width**-0.5, bias=False)
+        self.to_memory = dense(width, 2 * width, deviation=width**-0.5, bias=False)
+        self.out = dense(width, width, deviation=out_deviation)
+        self.built = True
+
+    def call(self, query, context, bias=None):
+        keys, values = tf.split(self.to_memory(context), 2, -1)
+        mixed, _ = attend(
+            split_heads(self.to_query(query), self.heads),
+            split_heads(keys, self.heads),
+            split_heads(values, self.heads),
+            bias,
+        )
+        return self.out(join_heads(mixed))
+
+
+def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
+    """[B, S, W] to [B, heads, S, W / heads]"""
+    batch, steps = tf.unstack(tf.shape(x)[:2])
+    return tf.transpose(tf.reshape(x, [batch, steps, heads, x.shape[-1] // heads]), [0, 2, 1, 3])
+
+
+def join_heads(x: tf.Tensor) -> tf.Tensor:
+    """[B, heads, S, D] to [B, S, heads * D]"""
+    batch, _, steps, _ = tf.unstack(tf.shape(x))
+    joined = tf.transpose(x, [0, 2, 1, 3])
+    return tf.reshape(joined, [batch, steps, x.shape[1] * x.shape[3]])
+
+
+def attend(query, keys, values, bias=None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Scaled dot-product attention; the weights come back as well, in float32."""
+    scores = tf.matmul(query * (query.shape[-1] ** -0.5), keys, transpose_b=True)
+    scores = tf.cast(scores, tf.float32)
+    weights = tf.nn.softmax(scores if bias is None else scores + bias)
+    return tf.matmul(tf.cast(weights, values.dtype), values), weights
+
+
+class FeedForward(keras.layers.Layer):
+    """Two Dense layers with a squared ReLU between them, which costs two cheap ops where a GELU
+    without a compiler costs eight."""
+
+    def __init__(self, width: int, *, out_deviation: float = 0.02, factor: int = 4):
+        super().__init__()
+        self.wide = dense(width, factor * width, deviation=width**-0.5)
+        self.narrow = dense(factor * width, width, deviation=out_deviation)
+        self.built = True
+
+    def call(self, x):
+        return self.narrow(tf.square(tf.nn.relu(self.wide(x))))
+
+
+def salts(first: int):
+    """Numbers for the Dropout layers of one network."""
+    return itertools.count(first)

@@ -1,0 +1,221 @@
+"""The audio tokenizer: a VQ-VAE whose codes stand for `stride` mel frames each."""
+
+import math
+
+import keras
+import tensorflow as tf
+
+from myxtts.config import AudioConfig
+from myxtts.model.config import TokenizerConfig
+from myxtts.model.layers import mask_of, masked_mean, normal, salted
+
+# Log power mels of speech between their floor (-11.5) and the loudest (about 6): measured on the
+# embedded corpus, all bands together.
+_MEAN, _DEVIATION = -4.0, 4.0
+
+
+class AudioTokenizer(keras.Model):
+    """Mels to codes and back.
+
+        codes, code_lengths = tokenizer.encode(mel, mel_lengths)
+        mel = tokenizer.decode(codes, code_lengths)
+
+    Calling it gives the reconstruction and the losses to train with.  In training the codebook
+    follows the encoder's vectors by moving averages, and a code that nobody used for
+    `revive_after` steps is put where one of the batch's vectors is, drawn by `seed`.  What stands
+    beyond a length changes nothing: neither codes, nor mels, nor losses.
+    """
+
+    def __init__(self, config: TokenizerConfig, audio: AudioConfig):
+        super().__init__(autocast=False)
+        self.config, self.audio = config, audio
+        width, halvings = config.width, int(math.log2(config.stride))
+        self.mel_in = Conv(audio.n_mels, width)
+        self.down = [Conv(width, width, 4, stride=2) for _ in range(halvings)]
+        self.encoder_blocks = [Residual(width) for _ in range(config.residual_blocks)]
+        self.code_in = Conv(width, config.code_size, 1)
+        self.code_out = Conv(config.code_size, width)
+        self.decoder_blocks = [Residual(width) for _ in range(config.residual_blocks)]
+        self.up = [Conv(width, 2 * width) for _ in range(halvings)]
+        self.mel_out = Conv(width, audio.n_mels)
+        self.codebook = Codebook(config)
+        self.built = True
+
+    def encode(self, mel: tf.Tensor, mel_lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """`(codes int32 [B, ceil(M / stride)], code_lengths int32 [B])`; 0 beyond a length."""
+        vectors, code_lengths = self._vectors(mel, mel_lengths)
+        codes = self.codebook.nearest(vectors)
+        return codes * tf.cast(mask_of(code_lengths, tf.shape(codes)[1]), tf.int32), code_lengths
+
+    def decode(self, codes: tf.Tensor, code_lengths: tf.Tensor) -> tf.Tensor:
+        """The log-mel float32 [B, N * stride, mels]; the floor beyond a length."""
+        lengths = code_lengths * self.config.stride
+        mel = self._decoded(self.codebook.vectors_of(codes), code_lengths) * _DEVIATION + _MEAN
+        floor = math.log(self.audio.log_floor)
+        there = mask_of(lengths, tf.shape(mel)[1])[:, :, None]
+        return tf.maximum(mel, floor) * there + floor * (1.0 - there)
+
+    def call(self, mel, mel_lengths, seed=None, training=False) -> dict:
+        vectors, code_lengths = self._vectors(mel, mel_lengths)
+        codes = self.codebook.nearest(vectors)
+        there = mask_of(code_lengths, tf.shape(codes)[1])
+        chosen = self.codebook.vectors_of(codes)
+        commitment = masked_mean(
+            tf.reduce_mean(tf.square(vectors - tf.stop_gradient(chosen)), -1), there
+        )
+        perplexity = self.codebook.perplexity(codes, there)
+        if training:
+            if seed is None:
+                raise ValueError("training the tokenizer needs seed=int32[2]; got None")
+            self.codebook.follow(tf.stop_gradient(vectors), codes, there, seed)
+        straight_through = vectors + tf.stop_gradient(chosen - vectors)
+        frames = tf.shape(mel)[1]
+        rebuilt = self._decoded(straight_through, code_lengths)[:, :frames]
+        error = tf.reduce_mean(tf.abs(rebuilt - (mel - _MEAN) / _DEVIATION), -1)
+        reconstruction = masked_mean(error, mask_of(mel_lengths, frames))
+        return {
+            "mel": rebuilt * _DEVIATION + _MEAN,
+            "codes": codes * tf.cast(there, tf.int32),
+            "code_lengths": code_lengths,
+            "losses": {"reconstruction": reconstruction, "commitment": commitment},
+            "loss": reconstruction + self.config.commitment * commitment,
+            "perplexity": perplexity,
+        }
+
+    def _vectors(self, mel, mel_lengths):
+        """The encoder's float32 [B, N, code_size] before they are made codes."""
+        stride = self.config.stride
+        frames = tf.shape(mel)[1]
+        x = tf.pad((mel - _MEAN) / _DEVIATION, [[0, 0], [0, -frames % stride], [0, 0]])
+        lengths = mel_lengths
+        x = self.mel_in(x, lengths)
+        for down in self.down:
+            x, lengths = tf.nn.relu(x), (lengths + 1) // 2
+            x = down(x, lengths)
+        for block in self.encoder_blocks:
+            x = block(x, lengths)
+        return tf.cast(self.code_in(tf.nn.relu(x), lengths), tf.float32), lengths
+
+    def _decoded(self, vectors, code_lengths):
+        """Normalised mel float32 [B, N * stride, mels]"""
+        lengths = code_lengths
+        x = self.code_out(vectors, lengths)
+        for block in self.decoder_blocks:
+            x = block(x, lengths)
+        for up in self.up:
+            x = up(tf.nn.relu(x), lengths)
+            batch, steps, width = tf.unstack(tf.shape(x))
+            x = tf.reshape(x, [batch, 2 * steps, width // 2])
+            x = tf.ensure_shape(x, [None, None, self.config.width])
+            lengths = 2 * lengths
+        return tf.cast(self.mel_out(tf.nn.relu(x), lengths), tf.float32)
+
+
+class Codebook(keras.layers.Layer):
+    """Vectors that follow what is assigned to them, and start as vectors of the first batch."""
+
+    def __init__(self, config: TokenizerConfig):
+        super().__init__(autocast=False, dtype="float32")
+        self.config = config
+
+        def state(name, shape, start, dtype="float32"):
+            return self.add_weight(
+                name=name,
+                shape=shape,
+                initializer=start,
+                dtype=dtype,
+                trainable=False,
+                autocast=False,
+                aggregation="mean",
+            )
+
+        codes, size = config.codes, config.code_size
+        self.vectors = state("vectors", (codes, size), normal(1.0))
+        self.sums = state("sums", (codes, size), "zeros")
+        self.counts = state("counts", (codes,), "zeros")
+        # Steps without use; at first every code is due to be placed.
+        start = keras.initializers.Constant(config.revive_after)
+        self.unused = state("unused", (codes,), start)
+        self.built = True
+
+    def nearest(self, vectors: tf.Tensor) -> tf.Tensor:
+        """int32 codes of float32 vectors [B, N, size]"""
+        book = tf.convert_to_tensor(self.vectors)
+        flat = tf.reshape(vectors, [-1, self.config.code_size])
+        # |v - b|^2 without |v|^2, which is the same for every b.
+        likeness = tf.matmul(flat, book, transpose_b=True)
+        distance = tf.reduce_sum(tf.square(book), -1) - 2.0 * likeness
+        return tf.reshape(tf.argmin(distance, -1, tf.int32), tf.shape(vectors)[:2])
+
+    def vectors_of(self, codes: tf.Tensor) -> tf.Tensor:
+        return tf.gather(tf.convert_to_tensor(self.vectors), codes)
+
+    def perplexity(self, codes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
+        """How many codes it would be if those in use were equally frequent."""
+        used = tf.one_hot(codes, self.config.codes) * there[:, :, None]
+        share = tf.reduce_sum(used, [0, 1]) / tf.maximum(tf.reduce_sum(there), 1.0)
+        return tf.exp(-tf.reduce_sum(share * tf.math.log(share + 1e-10)))
+
+    def follow(self, vectors, codes, there, seed) -> None:
+        """One step of the moving averages, and of placing unused codes anew."""
+        config = self.config
+        flat = tf.reshape(vectors, [-1, config.code_size])
+        real = tf.reshape(there, [-1])
+        # A step with non-finite numbers is skipped by the trainer; the codebook must survive it.
+        sane = tf.reduce_all(tf.math.is_finite(flat))
+        flat = tf.where(sane, flat, tf.zeros_like(flat))
+        used = tf.one_hot(tf.reshape(codes, [-1]), config.codes) * real[:, None]
+        decay = config.decay
+        hits = tf.reduce_sum(used, 0)
+        counts = decay * self.counts + (1 - decay) * hits
+        sums = decay * self.sums + (1 - decay) * tf.matmul(used, flat, transpose_a=True)
+        unused = tf.where(hits > 0, 0.0, self.unused + 1.0)
+        dead = unused >= config.revive_after
+        placed = self._drawn(flat, real, seed)
+        # A new code gets the weight of a moderately used one, so that its first users move it.
+        counts = tf.where(dead, tf.ones_like(counts) * (1 - decay), counts)
+        sums = tf.where(dead[:, None], placed * (1 - decay), sums)
+        unused = tf.where(dead, 0.0, unused)
+        moved = sums / tf.maximum(counts, 1e-6)[:, None]
+        vectors = tf.where((counts > 1e-6)[:, None], moved, self.vectors)
+        for variable, value in (
+            (self.vectors, vectors),
+            (self.sums, sums),
+            (self.counts, counts),
+            (self.unused, unused),
+        ):
+            variable.assign(tf.where(sane, value, variable))
+
+    def _drawn(self, flat, real, seed):
+        """For every code a vector of the batch, each taken once as long as there are enough."""
+        places = tf.shape(flat)[0]
+        lots = tf.random.stateless_uniform([places], salted(seed, 1)) * real - (1.0 - real)
+        order = tf.argsort(lots, direction="DESCENDING")
+        there = tf.maximum(tf.cast(tf.reduce_sum(real), tf.int32), 1)
+        return tf.gather(flat, tf.gather(order, tf.range(self.config.codes) % there))
+
+
+class Conv(keras.layers.Layer):
+    """A convolution over time that sees zeros beyond a length, as it does beyond the edges."""
+
+    def __init__(self, inputs: int, outputs: int, size: int = 3, stride: int = 1):
+        super().__init__(autocast=False)
+        self.conv = keras.layers.Conv1D(outputs, size, stride, padding="valid")
+        self.conv.build((None, None, inputs))
+        # Kernel 4 with stride 2 reaches one frame beyond both of its own.
+        self.before, self.after = (size - stride + 1) // 2, (size - stride) // 2
+        self.built = True
+
+    def call(self, x, lengths):
+        x = self.conv(tf.pad(x, [[0, 0], [self.before, self.after], [0, 0]]))
+        return x * tf.cast(mask_of(lengths, tf.shape(x)[1]), x.dtype)[:, :, None]
+
+
+class Residual(keras.layers.Layer):
+    def __init__(self, width: int):
+        super().__init__(autocast=False)
+        self.near, self.mix = Conv(width, width), Conv(width, width, 1)
+        self.built = True
+
+    def call(self, x, lengths):
+        return x + self.mix(tf.nn.relu(self.near(tf.nn.relu(x), lengths)), lengths)
