@@ -1,8 +1,7 @@
-"""The networks each stage trains, made and built from the settings."""
+"""The networks that each stage trains, made from the settings."""
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from myxtts.model.config import ModelConfig
 
@@ -25,50 +24,34 @@ def parameters(network: keras.Model) -> int:
     return sum(int(np.prod(v.shape)) for v in network.trainable_variables)
 
 
-def _mel(config: ModelConfig, frames: int = 16):
-    return tf.zeros([1, frames, config.audio.n_mels]), tf.constant([frames])
-
-
 def _tokenizer(config: ModelConfig, text_tokens: int):
     from myxtts.model.tokenizer import AudioTokenizer
 
-    network = AudioTokenizer(config.tokenizer, config.audio)
-    network(*_mel(config))
-    return network
+    return AudioTokenizer(config.tokenizer, config.audio)
 
 
 def _speaker(config: ModelConfig, text_tokens: int):
     from myxtts.model.speaker import SpeakerEncoder
 
-    network = SpeakerEncoder(config.speaker, config.audio.n_mels)
-    network(*_mel(config, 64))
-    return network
+    return SpeakerEncoder(config.speaker, config.audio.n_mels)
 
 
 def _conditioning(config: ModelConfig, text_tokens: int):
     from myxtts.model.conditioning import Conditioning
 
-    network = Conditioning(config.conditioning, config.gpt.width, config.audio.n_mels)
-    network(*_mel(config, 64))
-    return network
+    return Conditioning(config.conditioning, config.gpt.width, config.audio.n_mels)
 
 
 def _gpt(config: ModelConfig, text_tokens: int):
     from myxtts.model.gpt import Gpt
 
-    network = Gpt(config.gpt, text_tokens, config.text.max_tokens, config.tokenizer.codes)
-    latents = tf.zeros([1, config.conditioning.latents, config.gpt.width])
-    one = tf.constant([1])
-    network(latents, tf.zeros([1, 1], tf.int32), one, tf.zeros([1, 1], tf.int32), one)
-    return network
+    return Gpt(config.gpt, text_tokens, config.text.max_tokens, config.tokenizer.codes)
 
 
 def _vocoder(config: ModelConfig, text_tokens: int):
     from myxtts.model.vocoder import Vocoder
 
-    network = Vocoder(config.vocoder, config.audio, config.speaker.size)
-    network(_mel(config)[0], tf.zeros([1, config.speaker.size]))
-    return network
+    return Vocoder(config.vocoder, config.audio, config.speaker.size)
 
 
 _MAKERS = {
