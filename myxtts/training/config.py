@@ -20,13 +20,18 @@ class StageConfig:
     schedule: str = "cosine"
     warm_up_steps: int = 200
     weight_decay: float = 0.01
+    beta_2: float = 0.99
     clip_norm: float = 1.0
     ema: float = 0.999  # 0: none
 
     def __post_init__(self):
         need(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
+        need(self.share > 0, "share", self.share, "above 0")
+        need(self.batch_size is None or self.batch_size > 0, "batch_size", self.batch_size, "1 up")
         need(self.schedule in SCHEDULES, "schedule", self.schedule, f"one of {SCHEDULES}")
         need(self.warm_up_steps >= 0, "warm_up_steps", self.warm_up_steps, "0 or more")
+        need(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
+        need(0 < self.beta_2 < 1, "beta_2", self.beta_2, "between 0 and 1")
         need(0 <= self.ema < 1, "ema", self.ema, "at least 0 and below 1")
         need(self.clip_norm > 0, "clip_norm", self.clip_norm, "above 0")
 
@@ -41,6 +46,8 @@ class TrainConfig:
     tokenizer: StageConfig = StageConfig(1e-3, 0.15)
     gpt: StageConfig = StageConfig(6e-4, 0.55)
     vocoder: StageConfig = StageConfig(5e-4, 0.30)
+    tokenizer_frames: int = 128  # mel frames cut out of a clip in the tokenizer's stage
+    speaker_frames: int = 192  # likewise for the speaker encoder
     epochs: int | None = None  # of every stage
     max_steps: int | None = None  # of all stages together
     max_minutes: float | None = None  # likewise
@@ -49,6 +56,8 @@ class TrainConfig:
     steps_per_call: int = 10
     log_steps: int = 50
     evaluate_steps: int = 500
+    evaluation_clips: int = 64  # held-out clips an evaluation looks at
+    sample_steps: int = 1000
     checkpoint_steps: int = 500
     keep_checkpoints: int = 3
     patience: int | None = None  # evaluations without a better one before a stage ends
@@ -61,9 +70,26 @@ class TrainConfig:
 
     def __post_init__(self):
         need(self.precision in PRECISIONS, "precision", self.precision, f"one of {PRECISIONS}")
-        for name in ("grad_accum", "steps_per_call", "log_steps", "checkpoint_steps"):
+        for name in (
+            "tokenizer_frames",
+            "speaker_frames",
+            "grad_accum",
+            "steps_per_call",
+            "log_steps",
+            "evaluate_steps",
+            "evaluation_clips",
+            "sample_steps",
+            "checkpoint_steps",
+            "keep_checkpoints",
+            "max_skipped",
+            "host_prefetch",
+        ):
             need(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
-        for name in ("epochs", "max_steps", "max_minutes", "patience"):
+        for name in ("epochs", "max_steps", "max_minutes", "patience", "workers"):
             value = getattr(self, name)
             need(value is None or value > 0, name, value, "above 0")
         need(0 <= self.validation_share < 1, "validation_share", self.validation_share, "0 to 1")
+        need(0 <= self.seed < 2**31, "seed", self.seed, "between 0 and 2147483647")
+
+    def stage(self, name: str) -> StageConfig:
+        return getattr(self, name)

@@ -1,0 +1,116 @@
+"""AdamW with clipping, averages of the weights, and steps that can be left out."""
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+from myxtts.training.config import StageConfig
+
+
+def scheduled_rate(config: StageConfig, step: tf.Tensor, planned: tf.Tensor) -> tf.Tensor:
+    """The learning rate of a step (the first is 0) of `planned` ones; 0: not planned yet.
+
+    The warm-up is never more than a fifth of the steps. "cosine" ends at 0, "noam" falls with the
+    square root of the step.
+    """
+    step, planned = tf.cast(step + 1, tf.float32), tf.cast(planned, tf.float32)
+    warm = tf.constant(float(max(config.warm_up_steps, 1)))
+    warm = tf.where(planned > 0, tf.minimum(warm, tf.maximum(1.0, planned / 5)), warm)
+    rising = tf.minimum(1.0, step / warm)
+    if config.schedule == "cosine":
+        done = tf.clip_by_value((step - warm) / tf.maximum(planned - warm, 1.0), 0.0, 1.0)
+        falling = tf.where(planned > 0, 0.5 + 0.5 * tf.cos(3.14159265 * done), 1.0)
+    elif config.schedule == "noam":
+        falling = tf.sqrt(warm / tf.maximum(step, warm))
+    else:
+        falling = 1.0
+    return config.learning_rate * rising * falling
+
+
+class AveragingAdamW(keras.optimizers.AdamW):
+    """Keras's AdamW, one fused kernel per variable, with averages of the weights.
+
+    `counts` is 1 for a step like any other; with 0 and gradients of zero, everything stays as it
+    is, bit for bit.  An average follows its weight by min(ema, t / (9 + t)), so that it is of use
+    early on.  Keras's own update takes eight passes over a variable where the kernel takes one.
+    """
+
+    counts = 1.0
+
+    def __init__(self, *, ema: float, **kwargs):
+        super().__init__(**kwargs)
+        self.ema = ema
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self.averages = []
+        if self.ema:
+            (self.averages,) = self.add_optimizer_variables(variables, ["average"])
+            for average, variable in zip(self.averages, variables, strict=True):
+                average.assign(variable)
+
+    def update_step(self, gradient, variable, learning_rate):
+        number = self._get_variable_index(variable)
+        time = tf.cast(self.iterations + 1, tf.float32)
+        counts = tf.cast(self.counts, tf.float32)
+        beta_1, beta_2 = (1.0 - counts * (1.0 - beta) for beta in (self.beta_1, self.beta_2))
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[number].value.handle,
+            v=self._velocities[number].value.handle,
+            beta1_power=tf.pow(self.beta_1, time),
+            beta2_power=tf.pow(self.beta_2, time),
+            lr=learning_rate * counts,
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=self.epsilon,
+            grad=gradient,
+        )
+        if self.ema:
+            passed = tf.cast(self.iterations, tf.float32)
+            share = 1.0 - tf.minimum(self.ema, passed / (9.0 + passed))
+            average = self.averages[number]
+            self.assign_sub(average, (average.value - variable) * (share * counts))
+
+
+class Learner:
+    """The variables of some networks, and how they learn."""
+
+    def __init__(self, networks: Sequence[keras.Model], config: StageConfig):
+        self.config = config
+        self.variables = [v for network in networks for v in network.trainable_variables]
+        self.optimizer = AveragingAdamW(
+            ema=config.ema,
+            learning_rate=config.learning_rate,
+            beta_2=config.beta_2,
+            weight_decay=config.weight_decay,
+        )
+        # Gains and offsets are not weights of anything.
+        narrow = [v for v in self.variables if len(v.shape) < 2]
+        self.optimizer.exclude_from_weight_decay(var_list=narrow)
+        self.optimizer.build(self.variables)
+
+    def gradients(self, tape: tf.GradientTape, loss: tf.Tensor) -> list[tf.Tensor]:
+        tensors = [v.value for v in self.variables]
+        found = tape.gradient(loss, tensors, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return [tf.convert_to_tensor(gradient) for gradient in found]
+
+    def learn(self, gradients, norm, counts, step, planned) -> tf.Tensor:
+        """One step with gradients of this norm, or none where `counts` is 0.0; returns the rate."""
+        rate = scheduled_rate(self.config, step, planned)
+        clip = tf.minimum(1.0, self.config.clip_norm / tf.maximum(norm, 1e-12))
+        clip = tf.where(counts > 0, clip, 0.0)
+        self.optimizer.counts = counts
+        self.optimizer.learning_rate.assign(rate * counts)
+        # A product with 0 is 0 here, whatever the gradient is.
+        self.optimizer.apply([tf.math.multiply_no_nan(g, clip) for g in gradients])
+        self.optimizer.iterations.assign_sub(tf.cast(1.0 - counts, tf.int64))
+        return rate
+
+    def pairs(self) -> list[tuple[tf.Variable, tf.Variable]]:
+        """Every weight with its average; none without an EMA."""
+        averages = self.optimizer.averages
+        return [(v.value, a.value) for v, a in zip(self.variables, averages, strict=bool(averages))]
