@@ -1,0 +1,49 @@
+"""Waveforms of different lengths to padded batches of log-mels, and back by Griffin-Lim."""
+
+from collections.abc import Sequence
+
+import librosa
+import numpy as np
+import tensorflow as tf
+
+from myxtts.config import AudioConfig
+from myxtts.features import make_log_mel
+from myxtts.model.griffin_lim import griffin_lim
+
+
+def resampled(waveform: np.ndarray, sample_rate: int, wanted: int) -> np.ndarray:
+    waveform = np.asarray(waveform, np.float32)
+    if sample_rate == wanted:
+        return waveform
+    return librosa.resample(waveform, orig_sr=sample_rate, target_sr=wanted)
+
+
+def log_mels(waveforms: Sequence[np.ndarray], audio: AudioConfig) -> tuple[tf.Tensor, tf.Tensor]:
+    """`(mel [B, M, mels], mel_lengths [B])` of float waveforms at the settings' sample rate."""
+    lengths = np.array([len(waveform) for waveform in waveforms], np.int32)
+    frames = max(1, audio.frames(int(lengths.max())))
+    batch = np.zeros([len(waveforms), frames * audio.hop_length], np.float32)
+    for row, waveform in zip(batch, waveforms, strict=True):
+        row[: len(waveform)] = waveform
+    return _log_mel(tf.constant(batch), tf.constant(lengths), audio)
+
+
+def griffin_lim_waveforms(
+    mel: tf.Tensor, mel_lengths: tf.Tensor, audio: AudioConfig
+) -> list[np.ndarray]:
+    """What Griffin-Lim makes of a padded batch of log-mels."""
+    return cut(_griffin_lim(mel, audio), mel_lengths, audio)
+
+
+def cut(waveforms: tf.Tensor, mel_lengths: tf.Tensor, audio: AudioConfig) -> list[np.ndarray]:
+    """The rows of [B, F * hop] without what lies beyond their lengths."""
+    samples = np.asarray(mel_lengths) * audio.hop_length
+    return [row[:n] for row, n in zip(np.asarray(waveforms), samples, strict=True)]
+
+
+_griffin_lim = tf.function(griffin_lim, reduce_retracing=True)
+
+
+@tf.function(reduce_retracing=True)
+def _log_mel(waveforms, lengths, audio):
+    return make_log_mel(audio)(waveforms, lengths)
