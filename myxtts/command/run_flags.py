@@ -1,0 +1,129 @@
+"""Flags of the devices, of the run directory, and of what is done instead of training; and all
+groups together."""
+
+from myxtts.command import data_flags, training_flags
+from myxtts.command.flag_table import Flag
+from myxtts.training.config import TrainConfig
+
+STRATEGIES = ("split", "one_device", "mirrored")
+
+DEVICES = (
+    Flag(
+        "strategy", STRATEGIES, "split",
+        "split: batches are prepared on the data device while the model device trains. one_device "
+        "and mirrored: TensorFlow's own strategies on the model device, the same code and numbers.",
+        "one_device where the profile says that a second device saves nothing.",
+    ),
+    Flag(
+        "data_gpu", "whole", None,
+        "Physical index of the GPU that prepares batches; give --model_gpu as well.",
+        "Name the smaller or slower of two.",
+        "", "INDEX", "chosen",
+    ),
+    Flag(
+        "model_gpu", "whole", None,
+        "Physical index of the GPU that trains; give --data_gpu as well.",
+        "Name the larger or faster of two.",
+        "", "INDEX", "chosen",
+    ),
+    Flag(
+        "data_gpu_memory_mb", "whole", None,
+        "Memory limit of the data GPU.",
+        "Where other programs need some of it.",
+        "", "MB", "memory grows as needed",
+    ),
+    Flag(
+        "model_gpu_memory_mb", "whole", None,
+        "Memory limit of the model GPU.",
+        "Where other programs need some of it.",
+        "", "MB", "memory grows as needed",
+    ),
+    Flag(
+        "emulate_gpus", "whole", None,
+        "Run on so many emulated GPUs, on a machine that has none.",
+        "To try a command out before it goes to the machine with GPUs.",
+        "", "", "none",
+        least=1,
+    ),
+    Flag(
+        "slots", "text", "3",
+        "At most so many batches exist beyond the host; auto chooses anew in every epoch.",
+        "4 to 8, or auto, where step times vary; 2 where memory is short.",
+        "", "N|auto",
+    ),
+    Flag(
+        "warm_up", "switch", False,
+        "Fill the slots before the first step.",
+        "To leave the filling out of measured times.",
+    ),
+)
+
+RUN = (
+    Flag(
+        "checkpoint_dir", "text", "runs/voice",
+        "The run directory: settings, checkpoints, samples, events and the report.",
+        "One for each run; the same one, with the same flags, continues a run.",
+        "", "DIR",
+    ),
+    Flag(
+        "log_steps", "whole", TrainConfig.log_steps,
+        "Steps between two figures of the losses.",
+        "",
+        "train.log_steps", "STEPS",
+    ),
+    Flag(
+        "evaluate_steps", "whole", TrainConfig.evaluate_steps,
+        "Steps between two evaluations on held-out clips, with samples.",
+        "More for long runs with long steps.",
+        "train.evaluate_steps", "STEPS",
+        least=1,
+    ),
+    Flag(
+        "checkpoint_steps", "whole", TrainConfig.checkpoint_steps,
+        "Steps between two checkpoints.",
+        "Fewer where the machine may be taken away.",
+        "train.checkpoint_steps", "STEPS",
+    ),
+    Flag(
+        "keep_checkpoints", "whole", TrainConfig.keep_checkpoints,
+        "Checkpoints that are kept, beside the best one.",
+        "1 where the disk is small.",
+        "train.keep_checkpoints",
+        least=1,
+    ),
+)
+
+INSTEAD = (
+    Flag(
+        "dry_run", "switch", False,
+        "Print settings, devices, corpus, parameter counts and memory estimates, and stop.",
+        "Before a long run.",
+    ),
+    Flag(
+        "profile", "switch", False,
+        "Measure each stage of the pipeline on this very job, with advice, and stop.",
+        "When training is slower than it should be.",
+    ),
+    Flag(
+        "profile_steps", "whole", 20,
+        "Repetitions of each measurement of --profile.",
+        "More where figures vary.",
+        "", "STEPS",
+        least=2,
+    ),
+)
+
+GROUPS = {
+    "Corpus": data_flags.CORPUS,
+    "Corpus made without --train_data": data_flags.EMBEDDED,
+    "Text": data_flags.TEXT,
+    "Batches": data_flags.BATCHES,
+    "Augmentation": data_flags.AUGMENTATION,
+    "Networks": training_flags.MODEL,
+    "How long": training_flags.HOW_LONG,
+    "Optimisation": training_flags.OPTIMISATION,
+    "Devices": DEVICES,
+    "Run directory": RUN,
+    "Instead of training": INSTEAD,
+}
+ALL = tuple(flag for group in GROUPS.values() for flag in group)

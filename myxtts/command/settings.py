@@ -1,0 +1,179 @@
+"""The flags' values as the settings of a run; every mistake in them is told, not just the first."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import flags
+
+from myxtts import UserError
+from myxtts.command import run_flags
+from myxtts.command.arguments import Mistakes
+from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig, load_config
+from myxtts.corpus.embedded import EmbeddedConfig
+from myxtts.corpus.formats import ReadOptions, choose_format
+from myxtts.corpus.prepare import Source
+from myxtts.model.config import SIZES, ModelConfig
+from myxtts.training.config import STAGES, TrainConfig
+
+DEFAULT_MINUTES = 10.0  # without data and without another limit
+DEFAULT_EPOCHS = 100  # with data and without another limit
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Everything a command line decides.
+
+    Attributes:
+      train: the settings of the training.
+      source: the corpus; None where one is made as `embedded` says.
+      stages: those to train.
+      slots: of the split strategy, a number or "auto".
+      given: the names of the flags that were given.
+    """
+
+    train: TrainConfig
+    source: Source | None
+    embedded: EmbeddedConfig
+    prepare: PrepareConfig
+    stages: tuple[str, ...]
+    slots: int | str
+    values: flags.FlagValues
+    given: frozenset[str]
+
+    @property
+    def run_path(self) -> Path:
+        return Path(os.path.abspath(self.values.checkpoint_dir))
+
+
+def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
+    """The job of parsed flags; raises Mistakes, the ones of the arguments among them."""
+    mistakes = list(mistakes)
+    given = frozenset(flag.name for flag in run_flags.ALL if values[flag.name].present)
+    overrides = _overrides(values)
+    source = _source(values, given, overrides.pop("source"), mistakes)
+    embedded = _built(EmbeddedConfig(), overrides.pop("embedded"), mistakes)
+    prepare = _built(PrepareConfig(), overrides.pop("prepare"), mistakes)
+    train = _train_config(values, overrides, mistakes)
+    slots = _slots(values.slots, mistakes)
+    stages = STAGES if values.stage == "all" else (values.stage,)
+    if values.dry_run and values.profile:
+        mistakes.append("--dry_run and --profile both do something else than training: give one")
+    for name in ("checkpoint_dir", "prepared_dir", "embedded_dir"):
+        if name != "embedded_dir" or source is None:
+            mistakes += _not_writable(name, values[name].value)
+    if mistakes:
+        raise Mistakes(mistakes)
+    return Job(train, source, embedded, prepare, stages, slots, values, given)
+
+
+def _overrides(values) -> dict[str, dict[str, tuple[str, object]]]:
+    """For each settings class the fields that flags fill: {field: (flag, value)}."""
+    parts = ("source", "embedded", "prepare", "text", "batches", "augment", "model_gpt", "train")
+    found: dict[str, dict] = {part: {} for part in (*parts, "stages", *STAGES)}
+    for flag in run_flags.ALL:
+        value = values[flag.name].value
+        if flag.sets and value is not None:
+            part, field = flag.sets.split(".")
+            found[part][field] = (flag.name, tuple(value) if flag.kind == "list" else value)
+    for stage in STAGES:  # what is said of one stage counts more than what is said of all
+        found[stage] = {**found["stages"], **found[stage]}
+    return found
+
+
+def _built(base, overrides: dict[str, tuple[str, object]], mistakes: list[str]):
+    """`base` with the overrides; those that it refuses are mistakes and are left out."""
+    rest, refused = dict(overrides), set()
+    while True:
+        try:
+            return dataclasses.replace(base, **{field: value for field, (_, value) in rest.items()})
+        except UserError as error:
+            # "batch_size must be 1 or more, got 0", or a sentence that begins otherwise.
+            subject, _, rule = f"{error}".partition(" ")
+            field = subject.rpartition(".")[2]
+            if field not in rest:
+                if field not in refused:  # else another flag makes the default a mistake as well
+                    mistakes.append(f"{error}")
+                return base
+            mistakes.append(f"--{rest.pop(field)[0]} {rule}")
+            refused.add(field)
+
+
+def _train_config(values, overrides, mistakes) -> TrainConfig:
+    model = SIZES[values.model_size]
+    if values.model_config:
+        if values["model_size"].present:
+            mistakes.append("--model_size and --model_config both give the sizes: give one")
+        try:
+            model = load_config(ModelConfig, values.model_config)
+        except UserError as error:
+            mistakes.append(f"--model_config: {error}")
+    model = dataclasses.replace(
+        model,
+        text=_built(model.text, overrides["text"], mistakes),
+        gpt=_built(model.gpt, overrides["model_gpt"], mistakes),
+    )
+    _default_length(values, overrides["train"])
+    if model.text.vocabulary != "bpe" and values["vocabulary_size"].present:
+        mistakes.append("--vocabulary_size is of --vocabulary=bpe, which these settings do not use")
+    seed = {"seed": ("seed", values.seed)}
+    run = TrainConfig(
+        model=model,
+        batches=_built(BatchConfig(), {**overrides["batches"], **seed}, mistakes),
+        augment=_built(AugmentConfig(), overrides["augment"], mistakes),
+        **{s: _built(getattr(TrainConfig(), s), overrides[s], mistakes) for s in STAGES},
+    )
+    return _built(run, overrides["train"], mistakes)
+
+
+def _default_length(values, train: dict) -> None:
+    """A run without any limit would never leave its first stage."""
+    if not {"epochs", "max_steps", "max_minutes"} & set(train):
+        if values.train_data is None:
+            train["max_minutes"] = ("max_minutes", DEFAULT_MINUTES)
+        else:
+            train["epochs"] = ("epochs", DEFAULT_EPOCHS)
+
+
+def _source(values, given, overrides, mistakes) -> Source | None:
+    if values.train_data is None:
+        corpus = run_flags.GROUPS["Corpus"]
+        of_source = [flag.name for flag in corpus if flag.sets.startswith("source.")]
+        for name in (*of_source, "val_data", "prepared_dir"):
+            if name in given:
+                mistakes.append(f"--{name} is about a corpus of yours: give --train_data as well")
+        return None
+    source = Source(**{field: value for field, (_, value) in overrides.items()})
+    for name in ("train_data", "val_data"):
+        if values[name].value is not None:
+            part = dataclasses.replace(source, directory=values[name].value)
+            try:
+                options = ReadOptions(part.metadata, part.audio_dir)
+                choose_format(part.root, part.format, options)
+            except UserError as error:
+                mistakes.append(f"--{name}: {error}")
+    return source
+
+
+def _slots(text: str, mistakes: list[str]) -> int | str:
+    if text == "auto":
+        return text
+    if text.isdecimal() and int(text) >= 2:
+        return int(text)
+    mistakes.append(f"--slots must be auto or a whole number of at least 2, got {text}")
+    return 3
+
+
+def _not_writable(name: str, path: str | None) -> list[str]:
+    """What would fail only after the corpus was prepared is found now, and nothing is made."""
+    if path is None:
+        return []
+    place = Path(os.path.abspath(path))
+    while not os.path.lexists(place):
+        place = place.parent
+    if not place.is_dir():
+        return [f"--{name}={path} cannot be made: {place} is a file"]
+    if not os.access(place, os.W_OK | os.X_OK):
+        return [f"--{name}={path} cannot be written: no permission in {place}"]
+    return []
