@@ -3,10 +3,12 @@
 from dual_device_strategy import emulation
 from dual_device_strategy.devices import configure_devices
 from dual_device_strategy.front_end import on_data_device
+from dual_device_strategy.monitor import Monitor
 from dual_device_strategy.strategy import DataModelSplitStrategy, data_scope
 
 __all__ = [
     "DataModelSplitStrategy",
+    "Monitor",
     "configure_devices",
     "data_scope",
     "emulation",

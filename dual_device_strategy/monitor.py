@@ -3,22 +3,19 @@
 import collections
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy import diagnosis
+from dual_device_strategy import diagnosis, memory_watch
 from dual_device_strategy.arrivals import Arrivals
 from dual_device_strategy.device_use import DeviceUse
-from dual_device_strategy.run_log import RunLog
+from dual_device_strategy.memory_watch import in_mb, short
+from dual_device_strategy.monitor_report import report
+from dual_device_strategy.run_log import RunFiles
 from dual_device_strategy.step_times import StepTimes
-
-_MB = 1 << 20
-# Growth that is reported, over what was in use after the first epoch or so many steps.
-GROWTH_MB = {"data": 200, "model": 500}
-STEPS_BEFORE_GROWTH = 1000
 
 
 class Monitor:
@@ -93,25 +90,23 @@ class Monitor:
         if hasattr(self._extended, "data_device"):
             self._roles = {"data": self._extended.data_device, "model": model}
         self._use = DeviceUse(list(self._roles.values()), device_seconds)
-        self._memory_before: dict[str, int] = {}
+        self._memory = memory_watch.MemoryWatch(self._roles)
         self._steps = self._calls = self._epochs = self._judged = 0
         self._last_write = self._started = time.perf_counter()
-        self._began = time.monotonic()
         self._arrivals: Arrivals | None = None
         self._ready = collections.deque(maxlen=30)  # latest samples
         self._ready_to_write: list[int] = []
-        self._in_use = {role: collections.deque(maxlen=5) for role in self._roles}
         self._steps_per_call = 1
         self._closed = None
-        self._log = json_file and RunLog(
+        self._files = RunFiles(
             json_file,
+            log_dir,
             {
                 "strategy": type(strategy).__name__,
                 "slots": getattr(self._extended, "slots", None),
-                "devices": {role: _short(name) for role, name in self._roles.items()},
+                "devices": {role: short(name) for role, name in self._roles.items()},
             },
         )
-        self._writer = log_dir and tf.summary.create_file_writer(str(log_dir))
         self._use.start()
 
     def batches(self, dataset: Iterable) -> Iterator:
@@ -167,10 +162,10 @@ class Monitor:
             "steps_per_call": self._steps_per_call,
             "devices": {
                 role: {
-                    "device": _short(name),
+                    "device": short(name),
                     "busy": uses[name].busy,
-                    "memory_mb": _in_mb(uses[name].memory),
-                    "peak_mb": _in_mb(uses[name].peak),
+                    "memory_mb": in_mb(uses[name].memory),
+                    "peak_mb": in_mb(uses[name].peak),
                     "absent": self._use.absent.get(name),
                 }
                 for role, name in self._roles.items()
@@ -180,7 +175,7 @@ class Monitor:
 
     def report(self) -> str:
         """The figures so far, to print."""
-        return _report(self.summary())
+        return report(self.summary())
 
     def close(self) -> str:
         """Ends the measurement, completes the files, and returns the final report."""
@@ -188,12 +183,8 @@ class Monitor:
             self._use.stop()
             self._write()
             summary = self.summary()
-            if self._log:
-                self._log.write({"summary": summary})
-                self._log.close()
-            if self._writer:
-                self._writer.close()
-            self._closed = _report(summary)
+            self._files.close(summary)
+            self._closed = report(summary)
         return self._closed
 
     def __enter__(self):
@@ -240,22 +231,16 @@ class Monitor:
         self._steps += steps
         self._calls += 1
         if self._calls % 10 == 0:
-            if self._steps >= STEPS_BEFORE_GROWTH and not self._memory_before:
-                self._remember_memory()
+            if self._steps >= memory_watch.STEPS_BEFORE_GROWTH and not self._memory.compares:
+                self._memory.remember(self._use.sample())
             if time.perf_counter() - self._last_write > self._write_seconds:
                 self._write()
 
     def _end_epoch(self):
         self._epochs += 1
         self._write()
-        if not self._memory_before:
-            self._remember_memory()
-
-    def _remember_memory(self):
-        self._judge_memory(self._use.sample())
-        self._memory_before = {role: max(held) for role, held in self._in_use.items() if held}
-        for held in self._in_use.values():
-            held.clear()
+        if not self._memory.compares:
+            self._memory.remember(self._use.sample())
 
     def _write(self):
         self._last_write = time.perf_counter()
@@ -271,17 +256,10 @@ class Monitor:
         for role, name in self._roles.items():
             if name in uses:
                 values[f"{role}_busy"] = uses[name].busy
-                values[f"{role}_memory_mb"] = _in_mb(uses[name].memory)
-                values[f"{role}_peak_mb"] = _in_mb(uses[name].peak)
+                values[f"{role}_memory_mb"] = in_mb(uses[name].memory)
+                values[f"{role}_peak_mb"] = in_mb(uses[name].peak)
         self._ready_to_write = []
-        if self._log:
-            seconds = time.perf_counter() - self._started
-            self._log.write({"step": self._steps, "seconds": seconds, **values})
-        if self._writer:
-            with tf.device("/CPU:0"), self._writer.as_default(step=self._steps):
-                for name, value in values.items():
-                    if value is not None:
-                        tf.summary.scalar(f"monitor/{name}", value)
+        self._files.write(self._steps, time.perf_counter() - self._started, values)
 
     def _judge(self, recent, busy):
         if self._calls - self._judged < 20:
@@ -297,83 +275,11 @@ class Monitor:
             self._warn(warning.cause, warning.text)
 
     def _judge_memory(self, uses):
-        for role, name in self._roles.items():
-            if name not in uses or uses[name].memory is None:
-                continue
-            # The least of the latest samples: batches come and go.
-            self._in_use[role].append(uses[name].memory)
-            held, before = min(self._in_use[role]), self._memory_before.get(role)
-            enough = len(self._in_use[role]) == self._in_use[role].maxlen
-            if before is not None and enough and held - before > GROWTH_MB[role] * _MB:
-                self._warn(
-                    ("memory", role),
-                    f"memory of the {role} device {_short(name)} grew by "
-                    f"{(held - before) / _MB:,.0f} MB, from {before / _MB:,.0f} MB to "
-                    f"{held / _MB:,.0f} MB at step {self._steps:,} (peak "
-                    f"{_in_mb(uses[name].peak):,.0f} MB): something keeps tensors of past steps",
-                )
+        for role, text in self._memory.grown(uses, self._steps).items():
+            self._warn(("memory", role), text)
 
     def _warn(self, cause, text):
         if cause not in self._warned:
             self._warned.add(cause)
             self.warnings.append(text)
             logging.warning("Monitor: %s", text)
-
-
-def _short(device: str) -> str:
-    return device.rsplit("device:", 1)[-1]
-
-
-def _in_mb(size: int | None) -> float | None:
-    return None if size is None else round(size / _MB, 2)
-
-
-def _report(summary: dict) -> str:
-    """The final report in words."""
-    if not summary["steps"]:
-        return f"Monitor: no steady steps yet, {summary['first_steps']} first ones"
-    number: Callable = "{:.1f}".format
-    lines = [
-        f"Monitor: {summary['steps']:,} steady steps, {number(summary['steps_per_second'])} "
-        f"steps/s, {number(summary['total_seconds'])} s in all",
-        f"  step       {summary['step_ms']:.2f} ms, std {summary['std_ms']:.2f}, "
-        f"{summary['min_ms']:.2f} to {summary['max_ms']:.2f}, "
-        f"variation {summary['variation']:.1%}",
-    ]
-    if summary["steps_per_call"] > 1:
-        lines[-1] += f" (means over calls of {summary['steps_per_call']} steps)"
-    if summary["wait_share"] is None:
-        lines.append("  waiting    unknown: it is inside a tf.function")
-    else:
-        lines.append(
-            f"  waiting    {summary['wait_ms']:.2f} ms a step, {summary['wait_share']:.1%} of "
-            "the time"
-        )
-    if summary["ready"] is None:
-        lines.append("  READY      not counted")
-    else:
-        slots = summary["slots"]
-        lines.append(
-            f"  READY      {summary['ready']:.2f} batches when the step asked, of at most "
-            f"{max(0, slots - 2)} with {slots} slots ({summary['ready_samples']} samples)"
-        )
-    lines.append(
-        f"  apart      the first {summary['first_steps']} steps took "
-        f"{summary['first_steps_ms'] / 1e3:.2f} s"
-    )
-    if summary["epoch_starts"]:
-        lines[-1] += (
-            f"; {summary['epoch_starts']} epoch starts took {summary['epoch_start_ms']:.1f} ms each"
-        )
-    for role, use in summary["devices"].items():
-        text = f"  {role:<10} {use['device']}: "
-        if use["absent"]:
-            text += f"use not known, {use['absent']}"
-        elif use["memory_mb"] is None:
-            text += "not sampled yet"
-        else:
-            busy = "busy unknown" if use["busy"] is None else f"busy {use['busy']:.0%}"
-            text += f"{busy}, memory {use['memory_mb']:,.1f} MB, peak {use['peak_mb']:,.1f} MB"
-        lines.append(text)
-    lines += [f"  warning    {text}" for text in summary["warnings"]]
-    return "\n".join(lines)

@@ -1,8 +1,13 @@
-"""The JSON-lines file of a monitored run: a header, lines of figures, a summary at the end."""
+"""The files of a monitored run: for TensorBoard, and JSON lines for `compare --logs`.
+
+The JSON lines are a header, lines of figures, and a summary at the end.
+"""
 
 import json
 from pathlib import Path
 from typing import IO
+
+import tensorflow as tf
 
 FORMAT = "dual_device_strategy.monitor"
 VERSION = 1
@@ -31,6 +36,30 @@ class RunLog:
         self._file.close()
 
 
+class RunFiles:
+    """Both kinds of files, where asked for."""
+
+    def __init__(self, json_file: str | Path | None, log_dir: str | Path | None, header: dict):
+        self._log = RunLog(json_file, header) if json_file else None
+        self._writer = tf.summary.create_file_writer(str(log_dir)) if log_dir else None
+
+    def write(self, step: int, seconds: float, values: dict[str, float | None]) -> None:
+        if self._log:
+            self._log.write({"step": step, "seconds": seconds, **values})
+        if self._writer:
+            with tf.device("/CPU:0"), self._writer.as_default(step=step):
+                for name, value in values.items():
+                    if value is not None:
+                        tf.summary.scalar(f"monitor/{name}", value)
+
+    def close(self, summary: dict) -> None:
+        if self._log:
+            self._log.write({"summary": summary})
+            self._log.close()
+        if self._writer:
+            self._writer.close()
+
+
 def read(path: str | Path) -> tuple[dict, list[dict], dict]:
     """The header, the lines between, and the summary of a finished run.
 
@@ -40,7 +69,8 @@ def read(path: str | Path) -> tuple[dict, list[dict], dict]:
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise LogError(f"{path} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise LogError(f"{path} cannot be read: {reason}") from None
     lines = []
     for number, line in enumerate(text.splitlines(), 1):
         try:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
-from dual_device_strategy.monitor import Monitor
+from dual_device_strategy import DataModelSplitStrategy, Monitor, emulation, on_data_device
 
 STEP_MS = 5
 WARM = 10

@@ -1,0 +1,63 @@
+"""Tells of memory that grows while the work stays the same."""
+
+import collections
+from collections.abc import Mapping
+
+from dual_device_strategy.device_use import Use
+
+MB = 1 << 20
+# Growth that is reported, over what was in use after the first epoch or so many steps.
+GROWTH_MB = {"data": 200, "model": 500}
+STEPS_BEFORE_GROWTH = 1000
+LATEST = 5
+
+
+class MemoryWatch:
+    """What devices hold, against what they held when all that stays had been made.
+
+    What a device holds is the least of its latest samples, because batches come and go.
+    """
+
+    def __init__(self, roles: Mapping[str, str]):
+        self._roles = dict(roles)
+        self._before: dict[str, int] = {}
+        self._held = {role: collections.deque(maxlen=LATEST) for role in roles}
+
+    @property
+    def compares(self) -> bool:
+        """Whether there is something to compare with yet."""
+        return bool(self._before)
+
+    def remember(self, uses: Mapping[str, Use]) -> None:
+        """From now on compares with what has been held lately."""
+        self.grown(uses, step=0)
+        self._before = {role: max(held) for role, held in self._held.items() if held}
+        for held in self._held.values():
+            held.clear()
+
+    def grown(self, uses: Mapping[str, Use], step: int) -> dict[str, str]:
+        """By role, a sentence about each device whose memory has grown, after these samples."""
+        found = {}
+        for role, name in self._roles.items():
+            if name not in uses or uses[name].memory is None:
+                continue
+            latest = self._held[role]
+            latest.append(uses[name].memory)
+            held, before = min(latest), self._before.get(role)
+            enough = len(latest) == LATEST
+            if before is not None and enough and held - before > GROWTH_MB[role] * MB:
+                found[role] = (
+                    f"memory of the {role} device {short(name)} grew by "
+                    f"{(held - before) / MB:,.0f} MB, from {before / MB:,.0f} MB to "
+                    f"{held / MB:,.0f} MB at step {step:,} (peak "
+                    f"{in_mb(uses[name].peak):,.0f} MB): something keeps tensors of past steps"
+                )
+        return found
+
+
+def short(device: str) -> str:
+    return device.rsplit("device:", 1)[-1]
+
+
+def in_mb(size: int | None) -> float | None:
+    return None if size is None else round(size / MB, 2)

@@ -1,0 +1,51 @@
+"""What a monitor has seen, in words."""
+
+
+def report(summary: dict) -> str:
+    """The figures of `Monitor.summary()`, to print."""
+    if not summary["steps"]:
+        return f"Monitor: no steady steps yet, {summary['first_steps']} first ones"
+    lines = [
+        f"Monitor: {summary['steps']:,} steady steps, {summary['steps_per_second']:.1f} "
+        f"steps/s, {summary['total_seconds']:.1f} s in all",
+        f"  step       {summary['step_ms']:.2f} ms, std {summary['std_ms']:.2f}, "
+        f"{summary['min_ms']:.2f} to {summary['max_ms']:.2f}, "
+        f"variation {summary['variation']:.1%}",
+    ]
+    if summary["steps_per_call"] > 1:
+        lines[-1] += f" (means over calls of {summary['steps_per_call']} steps)"
+    if summary["wait_share"] is None:
+        lines.append("  waiting    unknown: it is inside a tf.function")
+    else:
+        lines.append(
+            f"  waiting    {summary['wait_ms']:.2f} ms a step, {summary['wait_share']:.1%} of "
+            "the time"
+        )
+    if summary["ready"] is None:
+        lines.append("  READY      not counted")
+    else:
+        slots = summary["slots"]
+        lines.append(
+            f"  READY      {summary['ready']:.2f} batches when the step asked, of at most "
+            f"{max(0, slots - 2)} with {slots} slots ({summary['ready_samples']} samples)"
+        )
+    lines.append(
+        f"  apart      the first {summary['first_steps']} steps took "
+        f"{summary['first_steps_ms'] / 1e3:.2f} s"
+    )
+    if summary["epoch_starts"]:
+        lines[-1] += (
+            f"; {summary['epoch_starts']} epoch starts took {summary['epoch_start_ms']:.1f} ms each"
+        )
+    for role, use in summary["devices"].items():
+        text = f"  {role:<10} {use['device']}: "
+        if use["absent"]:
+            text += f"use not known, {use['absent']}"
+        elif use["memory_mb"] is None:
+            text += "not sampled yet"
+        else:
+            busy = "busy unknown" if use["busy"] is None else f"busy {use['busy']:.0%}"
+            text += f"{busy}, memory {use['memory_mb']:,.1f} MB, peak {use['peak_mb']:,.1f} MB"
+        lines.append(text)
+    lines += [f"  warning    {text}" for text in summary["warnings"]]
+    return "\n".join(lines)
