@@ -47,16 +47,16 @@ def griffin_lim(
     return to_waveform(magnitude * direction)[:, begin : begin + frames * hop]
 
 
-def magnitudes(mel: tf.Tensor, audio: AudioConfig, rounds: int = 30) -> tf.Tensor:
+def magnitudes(mel: tf.Tensor, audio: AudioConfig, rounds: int = 100) -> tf.Tensor:
     """Non-negative magnitudes [..., bins] whose mels are near the given ones: least squares by
     multiplicative updates (Lee and Seung), which stay non-negative by themselves."""
     filters = mel_filters(audio)
     # The start is each mel's energy spread evenly over its filter's bins.
     spread = (filters / np.maximum(filters.sum(0), 1e-12) ** 2).T
-    gram = filters @ filters.T
     mel = tf.exp(mel)
     target = tf.matmul(mel, filters, transpose_b=True)
     estimate = tf.matmul(mel, spread) + 1e-10
     for _ in range(rounds):
-        estimate *= target / (tf.matmul(estimate, gram) + 1e-12)
+        again = tf.matmul(tf.matmul(estimate, filters), filters, transpose_b=True)
+        estimate *= target / (again + 1e-12)
     return estimate if audio.power == 1.0 else tf.sqrt(estimate)
