@@ -47,11 +47,16 @@ def mistakes_told(*errors: type[Exception]) -> Iterator[None]:
         sys.exit(1)
 
 
-def start_emulation() -> None:
-    """Makes the GPUs of --emulate_gpus, if any."""
+def start_emulation_from_flags() -> None:
+    """Makes the GPUs of --emulate_gpus, if any; raises what `emulation.start` raises."""
     if _EMULATE_GPUS.value is not None:
-        with mistakes_told(ValueError, RuntimeError):
-            emulation.start(gpus=_EMULATE_GPUS.value)
+        emulation.start(gpus=_EMULATE_GPUS.value)
+
+
+def start_emulation() -> None:
+    """Makes the GPUs of --emulate_gpus, if any; a mistake in the flag ends the command."""
+    with mistakes_told(ValueError, RuntimeError):
+        start_emulation_from_flags()
 
 
 def configure_devices_from_flags() -> Devices:

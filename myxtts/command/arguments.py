@@ -113,7 +113,8 @@ def _mistakes_of(name: str, value: str | None, values) -> list[str]:
         if values[switch].boolean and switch != name:
             raise ValueError("a switch that begins with no takes no value")
         values[switch].parser.parse(value)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError) as refused:
+        error = f"{refused}"
         parser = values[switch].parser
         if isinstance(parser, flags.BooleanParser):
             error = "it must be true or false"

@@ -20,6 +20,12 @@ CORPUS = (
         "", "DIR", "a share of the training corpus, see --validation_share",
     ),
     Flag(
+        "val_metadata", "text", None,
+        "Metadata file inside --val_data.",
+        "Name it where training and validation clips lie in one directory with two lists.",
+        "", "FILE", "that of --metadata",
+    ),
+    Flag(
         "validation_share", "number", TrainConfig.validation_share,
         "Share of the clips kept out of training to measure on, where there is no --val_data.",
         "Lower for a large corpus: a few hundred clips are enough.",
@@ -192,14 +198,12 @@ BATCHES = (
         "Parallel reads of clips, and processes that prepare the corpus.",
         "Lower it where other programs need the cores.",
         "train.workers", "", "one per core",
-        least=1,
     ),
     Flag(
         "host_prefetch", "whole", TrainConfig.host_prefetch,
         "Batches that wait ready in host memory.",
         "Higher where the disk is slow now and then; each costs a batch of host memory.",
         "train.host_prefetch", "BATCHES",
-        least=1,
     ),
 )
 

@@ -73,10 +73,21 @@ RUN = (
     ),
     Flag(
         "evaluate_steps", "whole", TrainConfig.evaluate_steps,
-        "Steps between two evaluations on held-out clips, with samples.",
+        "Steps between two evaluations on held-out clips.",
         "More for long runs with long steps.",
         "train.evaluate_steps", "STEPS",
-        least=1,
+    ),
+    Flag(
+        "evaluation_clips", "whole", TrainConfig.evaluation_clips,
+        "Held-out clips that an evaluation looks at.",
+        "More where the held-out loss jumps from one evaluation to the next.",
+        "train.evaluation_clips", "CLIPS",
+    ),
+    Flag(
+        "sample_steps", "whole", TrainConfig.sample_steps,
+        "Steps between two sets of samples: pictures of mels, spoken sentences.",
+        "Fewer to listen more often; each set takes some seconds.",
+        "train.sample_steps", "STEPS",
     ),
     Flag(
         "checkpoint_steps", "whole", TrainConfig.checkpoint_steps,
@@ -89,7 +100,6 @@ RUN = (
         "Checkpoints that are kept, beside the best one.",
         "1 where the disk is small.",
         "train.keep_checkpoints",
-        least=1,
     ),
 )
 

@@ -140,20 +140,29 @@ def _source(values, given, overrides, mistakes) -> Source | None:
     if values.train_data is None:
         corpus = run_flags.GROUPS["Corpus"]
         of_source = [flag.name for flag in corpus if flag.sets.startswith("source.")]
-        for name in (*of_source, "val_data", "prepared_dir"):
+        for name in (*of_source, "val_data", "val_metadata", "prepared_dir"):
             if name in given:
                 mistakes.append(f"--{name} is about a corpus of yours: give --train_data as well")
         return None
     source = Source(**{field: value for field, (_, value) in overrides.items()})
-    for name in ("train_data", "val_data"):
-        if values[name].value is not None:
-            part = dataclasses.replace(source, directory=values[name].value)
+    if values.val_metadata is not None and values.val_data is None:
+        mistakes.append("--val_metadata is a file inside --val_data: give that as well")
+    for name, part in (("train_data", source), ("val_data", validation_source(source, values))):
+        if part is not None:
             try:
                 options = ReadOptions(part.metadata, part.audio_dir)
                 choose_format(part.root, part.format, options)
             except UserError as error:
                 mistakes.append(f"--{name}: {error}")
     return source
+
+
+def validation_source(source: Source, values: flags.FlagValues) -> Source | None:
+    """The corpus of --val_data, if any: in all else like the one of --train_data."""
+    if values.val_data is None:
+        return None
+    metadata = values.val_metadata or source.metadata
+    return dataclasses.replace(source, directory=values.val_data, metadata=metadata)
 
 
 def _slots(text: str, mistakes: list[str]) -> int | str:

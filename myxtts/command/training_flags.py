@@ -126,6 +126,12 @@ OPTIMISATION = (
         "stages.weight_decay", "DECAY", _by_stage("weight_decay"),
     ),
     Flag(
+        "beta_2", "number", None,
+        "Decay of AdamW's mean of squared gradients.",
+        "Nearer to 1 for long runs with small batches.",
+        "stages.beta_2", "DECAY", _by_stage("beta_2"),
+    ),
+    Flag(
         "clip_norm", "number", None,
         "Gradients with a larger norm are scaled down to it.",
         "Lower where the report shows jumps of the gradient norm.",
@@ -136,6 +142,18 @@ OPTIMISATION = (
         "Decay of the moving average of the weights, which is what is evaluated; 0 for none.",
         "Lower for short runs, 0.9999 for long ones.",
         "stages.ema", "DECAY", _by_stage("ema"),
+    ),
+    Flag(
+        "tokenizer_frames", "whole", TrainConfig.tokenizer_frames,
+        "Mel frames that the tokenizer's stage cuts out of each clip; 86 are a second.",
+        "Lower it where that stage runs out of memory.",
+        "train.tokenizer_frames", "FRAMES",
+    ),
+    Flag(
+        "speaker_frames", "whole", TrainConfig.speaker_frames,
+        "Mel frames from which the speaker encoder learns a voice.",
+        "Lower it where most clips are shorter.",
+        "train.speaker_frames", "FRAMES",
     ),
     Flag(
         "precision", PRECISIONS, TrainConfig.precision,
@@ -155,7 +173,6 @@ OPTIMISATION = (
         "So many steps in a row with gradients that are no numbers end the run.",
         "",
         "train.max_skipped", "STEPS",
-        least=1,
     ),
     Flag(
         "seed", "whole", TrainConfig.seed,

@@ -1,0 +1,193 @@
+"""Settings that will hurt, each with the better value. Nothing is changed by it.
+
+    for sentence in advice(job, situation): logging.warning("%s", sentence)
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterator
+
+from myxtts.command.memory import Estimate
+from myxtts.command.settings import Job
+from myxtts.corpus.workers import default_workers
+
+GB = 1 << 30
+LARGEST_SHARE = 0.9  # of a device's memory; the rest is for fragments and workspaces
+MANY_BUCKETS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Situation:
+    """What the settings meet.
+
+    Attributes:
+      estimates: by stage.
+      device_bytes: memory by role, "data" and "model"; None where nobody tells, or on a CPU.
+      on_gpu: whether the model device is a GPU.
+      clips: in the training corpus.
+      batch_bytes: of the largest batch in host memory.
+      host_bytes: memory that is free on the host.
+      disk_bytes: free where the run directory is.
+      padding: by number of buckets, the share of padding.
+    """
+
+    estimates: dict[str, Estimate]
+    device_bytes: dict[str, int | None]
+    on_gpu: bool
+    clips: int
+    hours: float
+    held_out: int
+    batch_bytes: int
+    host_bytes: int
+    disk_bytes: int
+    padding: float
+    padding_static: float
+    cores: int = dataclasses.field(default_factory=default_workers)
+
+
+def advice(job: Job, found: Situation) -> list[str]:
+    """A sentence for each setting that will hurt."""
+    rules = (_memory, _input, _shapes, _numbers, _length, _without_effect)
+    return [sentence for rule in rules for sentence in rule(job, found)]
+
+
+def _memory(job: Job, found: Situation) -> Iterator[str]:
+    for role, room in found.device_bytes.items():
+        for stage in job.stages:
+            estimate = found.estimates[stage]
+            needed = estimate.on(role)
+            if room is None or needed <= LARGEST_SHARE * room:
+                continue
+            size = estimate.batch_size
+            fits = estimate.largest_batch(role, LARGEST_SHARE * room)
+            text = (
+                f"{stage}: a batch of {size} needs about {needed / GB:.1f} GB on the {role} device, "
+                f"which has {room / GB:.1f} (estimated)"
+            )
+            if fits < 1:
+                yield f"{text}, and not even a batch of 1 fits: take a smaller --model_size"
+            else:
+                accumulate = -(-size * job.train.grad_accum // fits)
+                yield (
+                    f"{text}: --{stage}_batch_size={fits} fits, and with --grad_accum={accumulate} "
+                    "learns alike"
+                )
+    kept = job.train.keep_checkpoints + 1
+    checkpoints = sum(kept * found.estimates[stage].checkpoint_bytes for stage in job.stages)
+    if checkpoints > LARGEST_SHARE * found.disk_bytes:
+        one = max(found.estimates[stage].checkpoint_bytes for stage in job.stages)
+        yield (
+            f"--keep_checkpoints={job.train.keep_checkpoints} takes about {checkpoints / GB:.1f} "
+            f"GB and {found.disk_bytes / GB:.1f} GB are free: --keep_checkpoints=1, or another "
+            f"disk; one checkpoint takes up to {one / GB:.2f} GB"
+        )
+
+
+def _input(job: Job, found: Situation) -> Iterator[str]:
+    workers = job.train.workers
+    if workers is not None and workers > 2 * found.cores:
+        yield (
+            f"--num_workers={workers} on {found.cores} cores makes them take turns: "
+            f"--num_workers={found.cores}"
+        )
+    elif workers is not None and 2 * workers <= found.cores and found.on_gpu:
+        yield (
+            f"--num_workers={workers} leaves {found.cores - workers} of {found.cores} cores idle "
+            f"while GPUs wait for batches: --num_workers={found.cores}"
+        )
+    prefetch = job.train.host_prefetch
+    held = prefetch * found.batch_bytes
+    if held > found.host_bytes / 4:
+        better = max(2, int(found.host_bytes / 20 / found.batch_bytes))
+        if better < prefetch:
+            yield (
+                f"--host_prefetch={prefetch} holds {held / GB:.1f} GB of batches and the host has "
+                f"{found.host_bytes / GB:.1f} GB free: --host_prefetch={better}"
+            )
+    if job.slots == 2 and job.values.strategy == "split":
+        yield "--slots=2 has no READY batch, so every step waits for its copy: --slots=3"
+
+
+def _shapes(job: Job, found: Situation) -> Iterator[str]:
+    batches = job.train.batches
+    if not batches.static_shapes and batches.buckets > MANY_BUCKETS:
+        yield (
+            f"--buckets={batches.buckets} without --static_shapes: each shape costs a compilation "
+            f"and memory of its own on GPUs, and {found.padding:.0%} padding is left: --buckets=8"
+        )
+    if batches.static_shapes and found.padding_static - found.padding > 0.15:
+        yield (
+            f"--static_shapes makes {found.padding_static:.0%} of every batch padding, "
+            f"{job.train.batches.buckets} buckets would {found.padding:.0%}: --nostatic_shapes, or "
+            "a lower --max_seconds"
+        )
+    largest = max(found.estimates[stage].batch_size for stage in job.stages)
+    if found.clips < 4 * largest:
+        better = max(1, found.clips // 4)
+        yield (
+            f"{found.clips} clips make {found.clips // largest} batches of {largest}, and the "
+            f"clips of a batch can differ little in length: --batch_size={better}"
+        )
+
+
+def _numbers(job: Job, found: Situation) -> Iterator[str]:
+    train = job.train
+    if not found.on_gpu and train.precision in ("float16", "bfloat16"):
+        yield f"--precision={train.precision} is slow on CPUs: --precision=float32"
+    if not found.on_gpu and job.values.model_size in ("normal", "big"):
+        yield (
+            f"--model_size={job.values.model_size} takes weeks on a CPU: --model_size=tiny there"
+        )
+    for stage in job.stages:
+        rate = train.stage(stage).learning_rate
+        usual = getattr(type(train), stage).learning_rate
+        if rate > 5 * usual:
+            yield f"a learning rate of {rate:g} in the {stage} stage will diverge: {usual:g}"
+    if train.grad_accum > 1 and train.grad_accum * train.batches.batch_size > 512:
+        size = train.grad_accum * train.batches.batch_size
+        yield (
+            f"--grad_accum={train.grad_accum} makes {size} clips a step: "
+            f"--grad_accum={max(1, 256 // train.batches.batch_size)} learns more in the same time"
+        )
+
+
+def _length(job: Job, found: Situation) -> Iterator[str]:
+    train = job.train
+    if train.epochs and train.epochs * found.hours < 5 and "epochs" in job.given:
+        better = -(-10 // max(found.hours, 1e-3))
+        yield (
+            f"--epochs={train.epochs} of {found.hours:.2f} hours is little to learn from: "
+            f"--epochs={better:.0f} or more"
+        )
+    if train.epochs and train.epochs > 200 and train.patience is None:
+        yield (
+            f"--epochs={train.epochs} without --patience goes on when the held-out loss has "
+            "stopped falling: --patience=10"
+        )
+    if train.max_minutes and train.max_minutes < 5 and len(job.stages) > 1:
+        yield (
+            f"--max_minutes={train.max_minutes:g} for {len(job.stages)} stages shows that it runs, "
+            "not how it sounds: --max_minutes=10 or more"
+        )
+    if not found.held_out:
+        yield (
+            "no clip is held out, so nothing says when to stop: --validation_share=0.05, or "
+            "--val_data"
+        )
+
+
+def _without_effect(job: Job, found: Situation) -> Iterator[str]:
+    if job.source is not None:
+        for name in ("embedded_dir", "embedded_minutes", "embedded_voices", "embedded_languages"):
+            if name in job.given:
+                yield f"--{name} has no effect, because --train_data is given: leave it out"
+    if job.values.strategy != "split":
+        for name in ("slots", "warm_up"):
+            if name in job.given:
+                yield f"--{name} has no effect under --strategy={job.values.strategy}: leave it out"
+    if job.values.val_data is not None and "validation_share" in job.given:
+        yield "--validation_share has no effect, because --val_data is given: leave it out"
+
+
+def free_host_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")

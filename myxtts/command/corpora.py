@@ -1,0 +1,117 @@
+"""The clips of a job: made by espeak-ng or prepared from a corpus, and what is held out of them."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+from absl import logging
+
+from myxtts import UserError
+from myxtts.command.settings import Job, validation_source
+from myxtts.config import AudioConfig, write_whole
+from myxtts.corpus import embedded
+from myxtts.corpus.manifest import Corpus
+from myxtts.corpus.prepare import Source, prepare
+from myxtts.corpus.summary import Summary
+from myxtts.text.vocabulary import Vocabulary
+from myxtts.training.run_directory import RunDirectory
+
+
+@dataclasses.dataclass(frozen=True)
+class Clips:
+    """What is trained on and what is measured on (None: nothing is), and where they came from."""
+
+    training: Corpus
+    validation: Corpus | None
+    prepared: dict[str, Path]
+    summary: Summary
+
+    def copy_manifests(self, run: RunDirectory) -> None:
+        """Leaves in the run directory what says which clips it was trained on."""
+        for part, prepared in self.prepared.items():
+            place = run.manifests / part
+            place.mkdir(parents=True, exist_ok=True)
+            for name in ("manifest.tsv", "corpus.json", "rejected.tsv", "summary.txt"):
+                shutil.copyfile(prepared / name, place / name)
+        if self.validation is not None:
+            paths = "".join(f"{path}\n" for path in self.validation.paths)
+            write_whole(run.manifests / "held_out.txt", paths)
+
+
+def clips_of(job: Job) -> Clips:
+    """Makes or prepares what is not there yet; interrupted, it goes on the next time."""
+    if job.source is None:
+        directory = job.values.embedded_dir
+        logging.info("no --train_data: %s, in %s", job.embedded.describe(), directory)
+        source = Source(embedded.make(directory, job.embedded, workers=job.train.workers))
+    else:
+        source = job.source
+    prepared, summary = _prepared(source, job, job.values.prepared_dir)
+    corpus = Corpus.load(prepared)
+    places = {"training": prepared}
+    second = validation_source(source, job.values)
+    if second is None:
+        training, validation = corpus.split(job.train.validation_share)
+    else:
+        beside = job.values.prepared_dir and f"{job.values.prepared_dir}_validation"
+        places["validation"], _ = _prepared(second, job, beside)
+        training, validation = corpus, Corpus.load(places["validation"], known=corpus)
+        _check_languages(training, validation, job.values.val_data)
+    training = _short_enough(training, job.values.max_mel_frames, job.train.model.audio)
+    if not len(training):
+        raise UserError(
+            f"of {len(corpus)} clips none is left to train on: lower --validation_share, or raise "
+            "--max_mel_frames"
+        )
+    validation = _short_enough(validation, job.values.max_mel_frames, job.train.model.audio)
+    if not len(validation):
+        logging.warning(
+            "no clip is held out, so nothing will say when training has lasted long enough: "
+            "give --val_data, or a larger --validation_share"
+        )
+        validation = None
+    return Clips(training, validation, places, summary)
+
+
+def vocabulary_of(job: Job, corpus: Corpus) -> Vocabulary:
+    """The run's own one where it has been begun, else made of the corpus."""
+    run = RunDirectory(job.run_path)
+    if run.vocabulary_file.is_file():
+        return run.vocabulary()
+    languages = [corpus.language_of(clip) for clip in range(len(corpus))]
+    return Vocabulary.train(corpus.texts, languages, job.train.model.text)
+
+
+def _prepared(source: Source, job: Job, prepared_dir: str | None) -> tuple[Path, Summary]:
+    return prepare(
+        source,
+        job.prepare,
+        prepared_dir,
+        workers=job.train.workers,
+        max_rejected=job.values.max_rejected,
+    )
+
+
+def _check_languages(training: Corpus, validation: Corpus, place: str) -> None:
+    new = sorted(set(validation.languages) - set(training.languages))
+    if new:
+        raise UserError(
+            f"--val_data={place} has clips in {', '.join(new)}, the training corpus has none: "
+            "leave them out, or correct their language"
+        )
+
+
+def _short_enough(corpus: Corpus, most_frames: int | None, audio: AudioConfig) -> Corpus:
+    if most_frames is None:
+        return corpus
+    frames = -(-corpus.samples // audio.hop_length)
+    kept = np.flatnonzero(frames <= most_frames)
+    if len(kept) < len(corpus):
+        logging.warning(
+            "%d of %d clips are left out, they have more than --max_mel_frames=%d frames",
+            len(corpus) - len(kept),
+            len(corpus),
+            most_frames,
+        )
+    return corpus.subset(kept)

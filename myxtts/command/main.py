@@ -1,0 +1,89 @@
+"""The order of a run, from the arguments to the last line printed, and its exit code.
+
+0: done, or saved because somebody asked for it. 1: a mistake the user can mend, told in a
+sentence each. 2: the training failed.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from absl import app, flags, logging
+
+from dual_device_strategy import command
+from dual_device_strategy.devices import Devices
+from myxtts import UserError
+from myxtts.command import arguments, flag_table, run_flags
+from myxtts.command.arguments import Mistakes
+from myxtts.command.settings import Job, job_from
+
+DONE, USER_ERROR, TRAINING_FAILED = 0, 1, 2
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    """Runs the command with `argv` (the program's own by default) and exits."""
+    flag_table.define(run_flags.GROUPS, flags.FLAGS)
+    read: list = []
+
+    def parse(argv: list[str]) -> list[str]:
+        try:
+            read[:] = arguments.parse(argv)
+        except Mistakes as mistakes:  # a flag file that cannot be read: no flag is known
+            sys.exit(_told(mistakes.sentences))
+        return argv[:1]
+
+    def main(_: list[str]) -> int:
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.INFO)
+        return _exit_code(*read)
+
+    app.run(main, argv=None if argv is None else list(argv), flags_parser=parse)
+
+
+def _exit_code(canonical: list[str], mistakes: list[str]) -> int:
+    try:
+        return _run(canonical, mistakes)
+    except Mistakes as found:
+        return _told(found.sentences)
+    except UserError as error:
+        return _told([f"{error}"])
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        return DONE
+
+
+def _told(sentences: Sequence[str]) -> int:
+    for sentence in sentences:
+        print(f"error: {sentence}", file=sys.stderr)
+    return USER_ERROR
+
+
+def _run(canonical: list[str], mistakes: list[str]) -> int:
+    job, devices = _checked(mistakes)
+    # What needs TensorFlow's networks is loaded only now that the command is known to be sound.
+    from myxtts.command import corpora, dry_run, profiling, training
+
+    clips = corpora.clips_of(job)
+    if job.values.dry_run:
+        dry_run.describe(job, devices, clips)
+        return DONE
+    if job.values.profile:
+        return profiling.profile_job(job, devices, clips)
+    return training.train(job, devices, clips, canonical)
+
+
+def _checked(mistakes: list[str]) -> tuple[Job, Devices]:
+    """The job and its devices; raises Mistakes with all that is wrong with either."""
+    found = list(mistakes)
+    job = devices = None
+    try:
+        job = job_from(flags.FLAGS, mistakes)
+    except Mistakes as error:
+        found = error.sentences
+    try:
+        command.start_emulation_from_flags()
+        devices = command.configure_devices_from_flags()
+    except (ValueError, RuntimeError) as error:
+        found.append(f"{error}")
+    if found:
+        raise Mistakes(found)
+    return job, devices
