@@ -61,8 +61,8 @@ def _memory(job: Job, found: Situation) -> Iterator[str]:
             size = estimate.batch_size
             fits = estimate.largest_batch(role, LARGEST_SHARE * room)
             text = (
-                f"{stage}: a batch of {size} needs about {needed / GB:.1f} GB on the {role} device, "
-                f"which has {room / GB:.1f} (estimated)"
+                f"{stage}: a batch of {size} needs about {needed / GB:.1f} GB on the {role} "
+                f"device, which has {room / GB:.1f} (estimated)"
             )
             if fits < 1:
                 yield f"{text}, and not even a batch of 1 fits: take a smaller --model_size"

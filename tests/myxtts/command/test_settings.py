@@ -1,0 +1,115 @@
+"""Flags become the settings of a run."""
+
+import dataclasses
+import json
+
+import pytest
+
+from myxtts.command import run_flags
+from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig, save_config
+from myxtts.model.config import SIZES
+from myxtts.training.config import STAGES, StageConfig, TrainConfig
+
+
+def test_no_flags_make_a_ten_minute_run_of_everything_on_speech_that_is_made(read_line):
+    line = read_line("")
+    job = line.job
+    assert job.source is None and job.stages == STAGES and job.slots == 3
+    assert job.train == dataclasses.replace(TrainConfig(), max_minutes=10.0)
+    assert not job.given
+
+
+def test_every_setting_of_the_training_has_a_flag():
+    filled = {flag.sets for flag in run_flags.ALL}
+    parts = {"model", "batches", "augment", *STAGES}
+    wanted = {f"train.{f.name}" for f in dataclasses.fields(TrainConfig) if f.name not in parts}
+    # frame_multiple, shuffle and drop_remainder are what the networks need, not a choice; seed is
+    # the run's. The shape of SpecAugment's masks is left at the paper's.
+    wanted |= {
+        f"batches.{f.name}"
+        for f in dataclasses.fields(BatchConfig)
+        if f.name not in ("seed", "frame_multiple", "shuffle", "drop_remainder")
+    }
+    wanted |= {
+        f"augment.{f.name}"
+        for f in dataclasses.fields(AugmentConfig)
+        if f.name not in ("time_masks", "time_mask_frames", "mel_masks", "mel_mask_bands")
+    }
+    of_stages = {f.name for f in dataclasses.fields(StageConfig)} - {"share", "batch_size"}
+    wanted |= {f"stages.{name}" for name in of_stages}
+    wanted |= {f"{s}.{name}" for s in STAGES for name in ("share", "batch_size", "learning_rate")}
+    assert wanted <= filled
+
+
+def test_defaults_in_the_help_are_those_of_the_settings(read_line):
+    job = read_line("").job
+    for part, default in (("batches", BatchConfig()), ("augment", AugmentConfig())):
+        assert getattr(job.train, part) == default
+    assert job.prepare == PrepareConfig()
+
+
+def test_a_corpus_without_a_limit_is_trained_for_a_hundred_epochs(read_line, corpus_path):
+    train = read_line(f"--train_data={corpus_path}").job.train
+    assert (train.epochs, train.max_minutes, train.max_steps) == (100, None, None)
+    train = read_line(f"--train_data={corpus_path} --max_steps=7").job.train
+    assert (train.epochs, train.max_minutes, train.max_steps) == (None, None, 7)
+    train = read_line("--max_steps=7").job.train
+    assert (train.epochs, train.max_minutes, train.max_steps) == (None, None, 7)
+
+
+def test_what_is_said_of_one_stage_counts_more_than_what_is_said_of_all(read_line):
+    train = read_line("--lr=1e-4 --gpt_lr=2e-4 --ema=0.9 --vocoder_batch_size=3").job.train
+    assert [train.stage(s).learning_rate for s in STAGES] == [1e-4, 2e-4, 1e-4]
+    assert {train.stage(s).ema for s in STAGES} == {0.9}
+    assert [train.stage(s).batch_size for s in STAGES] == [None, None, 3]
+
+
+def test_sizes_and_texts_make_the_networks(read_line):
+    model = read_line("--model_size=small --dropout=0.3 --phonemes --vocabulary_size=900").job
+    model = model.train.model
+    assert model.gpt == dataclasses.replace(SIZES["small"].gpt, dropout=0.3)
+    assert model.text.phonemes and model.text.vocabulary_size == 900
+    assert model.vocoder == SIZES["small"].vocoder
+    (mistake,) = read_line("--vocabulary_size=900").mistakes
+    assert "--vocabulary_size is of --vocabulary=bpe" in mistake
+
+
+def test_sizes_may_come_from_a_file(read_line, tmp_path):
+    mine = dataclasses.replace(
+        SIZES["tiny"], gpt=dataclasses.replace(SIZES["tiny"].gpt, layers=2)
+    )
+    save_config(mine, tmp_path / "mine.json")
+    assert read_line("--model_config=mine.json").job.train.model == mine
+    (mistake,) = read_line("--model_config=mine.json --model_size=big").mistakes
+    assert "give one" in mistake
+    values = json.loads((tmp_path / "mine.json").read_text())
+    values["gpt"]["heads"] = 3
+    (tmp_path / "wrong.json").write_text(json.dumps(values))
+    (mistake,) = read_line("--model_config=wrong.json").mistakes
+    assert "--model_config" in mistake and "gpt.width must be a multiple of gpt.heads=3" in mistake
+
+
+def test_directories_that_are_no_corpus_are_told_before_anything_starts(read_line, tmp_path):
+    (tmp_path / "empty").mkdir()
+    told = "\n".join(read_line("--train_data=empty --val_data=nowhere").mistakes)
+    assert "--train_data: " in told and "no corpus format that is recognised" in told
+    assert "--val_data: the corpus nowhere is not a directory" in told
+
+
+def test_a_validation_list_beside_the_training_list(read_line, corpus_path):
+    (corpus_path / "eval.csv").write_text("wavs/a.wav|Hello.|me\n", encoding="utf-8")
+    line = read_line(
+        f"--train_data={corpus_path} --val_data={corpus_path} --metadata=metadata.csv "
+        "--val_metadata=eval.csv"
+    )
+    assert line.mistakes == []
+    (mistake,) = read_line(f"--train_data={corpus_path} --val_metadata=eval.csv").mistakes
+    assert "--val_metadata is a file inside --val_data" in mistake
+
+
+@pytest.mark.parametrize("name", ["language", "speaker", "format", "val_data", "prepared_dir"])
+def test_flags_of_a_corpus_without_a_corpus_are_a_mistake(read_line, name):
+    value = "ljspeech" if name == "format" else "x"
+    assert read_line(f"--{name}={value}").mistakes[0] == (
+        f"--{name} is about a corpus of yours: give --train_data as well"
+    )
