@@ -120,16 +120,38 @@ def free_memory(device: str) -> int | None:
         use = emulation.stats(physical)
         return use.memory_limit - use.memory_peak
     held = tf.config.experimental.get_memory_info(f"GPU:{index}")
-    gpu = tf.config.list_physical_devices("GPU")[physical]
-    limits = tf.config.get_logical_device_configuration(gpu)
-    if limits and limits[0].memory_limit:
-        return int(limits[0].memory_limit) * (1 << 20) - held["peak"]
+    limit = _configured_limit(physical)
+    if limit:
+        return limit - held["peak"]
     try:
         card = topology.read_topology().gpus[physical]
     except (topology.UnknownTopologyError, IndexError):
         return None
     # What the card has in use includes what this program's allocator holds for later.
     return max(0, (card.memory_mb - card.used_mb) << 20)
+
+
+def total_memory(device: str) -> int | None:
+    """Bytes that this program may use of a device, or None where nobody tells."""
+    kind, index = _kind_and_index(device)
+    if kind != "GPU":
+        return None
+    physical = _physical_gpu(index)
+    if emulation.active():
+        return emulation.stats(physical).memory_limit
+    limit = _configured_limit(physical)
+    if limit:
+        return limit
+    try:
+        return topology.read_topology().gpus[physical].memory_mb << 20
+    except (topology.UnknownTopologyError, IndexError):
+        return None
+
+
+def _configured_limit(physical):
+    gpu = tf.config.list_physical_devices("GPU")[physical]
+    limits = tf.config.get_logical_device_configuration(gpu)
+    return int(limits[0].memory_limit) << 20 if limits and limits[0].memory_limit else None
 
 
 def _source(device):

@@ -12,6 +12,7 @@ from absl import logging
 from dual_device_strategy import diagnosis, memory_watch
 from dual_device_strategy.arrivals import Arrivals
 from dual_device_strategy.device_use import DeviceUse
+from dual_device_strategy.keras_monitor import MonitorCallback
 from dual_device_strategy.memory_watch import in_mb, short
 from dual_device_strategy.monitor_report import report
 from dual_device_strategy.run_log import RunFiles
@@ -145,10 +146,8 @@ class Monitor:
         yield
         self._end_call(begin, sample, steps, False)
 
-    def callback(self) -> "tf.keras.callbacks.Callback":
+    def callback(self) -> MonitorCallback:
         """For `model.fit`; the figures are per step, also with `steps_per_execution`."""
-        from dual_device_strategy.keras_monitor import MonitorCallback  # Keras takes a second
-
         return MonitorCallback(self)
 
     def summary(self) -> dict:

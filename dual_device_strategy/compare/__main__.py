@@ -1,16 +1,21 @@
 """The command: contenders across batch sizes, or two logs."""
 
 import contextlib
+import importlib.util
 import json
+import logging
 import sys
+from pathlib import Path
 
+import tensorflow as tf
 from absl import flags
 
-from dual_device_strategy import command, emulation
-from dual_device_strategy.compare import report
+from dual_device_strategy import command, device_use, emulation
+from dual_device_strategy.compare import plot, report
 from dual_device_strategy.compare.contenders import OURS, Setting
 from dual_device_strategy.compare.logs import compare_logs
-from dual_device_strategy.compare.rounds import compare_at
+from dual_device_strategy.compare.rounds import Comparison, compare_at
+from dual_device_strategy.output_files import writable
 from dual_device_strategy.workload import Workload, stage_times
 
 _BATCH_SIZES = flags.DEFINE_list(
@@ -43,33 +48,29 @@ _LOGS = flags.DEFINE_boolean(
 def main(arguments) -> None:
     if _LOGS.value:
         sys.exit(_compare_logs(arguments[1:]))
-    with contextlib.ExitStack() as files, command.mistakes_told(OSError, ValueError):
+    comparisons: list[Comparison] = []
+    with (
+        command.mistakes_told(OSError, ValueError),
+        writable({"json": _JSON.value, "plot": _PLOT.value}),
+    ):
         sizes, cases = _batch_sizes(), [stage_times(text.split(",")) for text in _STAGE_MS.value]
-        if _PLOT.value and not _PLOT.value.endswith((".png", ".html")):
-            raise ValueError(f"--plot={_PLOT.value} must be a .png or an .html file")
-        # Before anything is measured.
-        outputs = {
-            path: files.enter_context(open(path, "w"))
-            for path in (_JSON.value, _PLOT.value)
-            if path
-        }
-        comparisons, setting = _compare(sizes, cases)
-        if _JSON.value:
-            figures = report.as_json(comparisons, setting, bool(emulation.active()))
-            json.dump(figures, outputs[_JSON.value], indent=1)
-        if _PLOT.value and _PLOT.value.endswith(".png"):
-            report.write_png(comparisons, _PLOT.value)
-        elif _PLOT.value:
-            outputs[_PLOT.value].write(report.html_page(comparisons))
-    ours = [row for c in comparisons for row in c.rows if row.name == OURS]
-    sys.exit(0 if any(row.step_ms for row in ours) else 1)
+        _check_plot()
+        # TensorFlow tells of every strategy that is made, at every round.
+        tf.get_logger().setLevel(logging.WARNING)
+        devices = _start_devices()
+        setting = Setting(
+            devices.data_device, devices.model_device, _SLOTS.value, _HOST_SLOWDOWN.value
+        )
+        try:
+            _compare(sizes, cases, devices, setting, comparisons)
+        finally:  # interrupted after an hour, an hour's figures are worth having
+            _tell(comparisons, setting)
+    sys.exit(0 if any(c.step_ms(OURS) for c in comparisons) else 1)
 
 
-def _compare(sizes, cases):
-    devices = _start_devices()
-    setting = Setting(devices.data_device, devices.model_device, _SLOTS.value, _HOST_SLOWDOWN.value)
+def _compare(sizes, cases, devices, setting, comparisons):
     real = devices.model.kind == "GPU" and not emulation.active()
-    comparisons, case_comparisons = [], []
+    memory = device_use.total_memory(devices.model_device)
     for case in [None] if real else cases:
         without, case_comparisons = set(), []
         for size in sizes:
@@ -80,21 +81,41 @@ def _compare(sizes, cases):
             # What did not fit will not fit with larger batches either.
             without |= {row.name for row in compared.rows if row.problem == "does not fit"}
             case_comparisons.append(compared)
-            host_ms = None
-            if case:
-                host_ms = workload.scaled_ms()[1] * setting.host_slowdown
-            print(report.table(compared, setting, host_ms) + "\n", flush=True)
-        print(report.recommendation(case_comparisons, setting.slots) + "\n", flush=True)
-        comparisons += case_comparisons
+            comparisons.append(compared)
+            print(report.table(compared) + "\n", flush=True)
+        memory_mb = memory and memory / (1 << 20)
+        print(report.recommendation(case_comparisons, setting.slots, memory_mb) + "\n", flush=True)
+
+
+def _tell(comparisons, setting):
+    if not comparisons:
+        return
+    print(report.summary(comparisons), flush=True)
     for name, size in report.first_that_do_not_fit(comparisons).items():
         print(f"{name}: batch size {size} is the first that does not fit")
-    return comparisons, setting
+    if _JSON.value:
+        figures = report.as_json(comparisons, setting, bool(emulation.active()))
+        Path(_JSON.value).write_text(json.dumps(figures, indent=1) + "\n")
+    if _PLOT.value and _PLOT.value.endswith(".png"):
+        plot.write_png(comparisons, _PLOT.value)
+    elif _PLOT.value:
+        text = "\n\n".join([report.summary(comparisons), *map(report.table, comparisons)])
+        Path(_PLOT.value).write_text(plot.page(comparisons, text + "\n"))
+
+
+def _check_plot():
+    path = _PLOT.value
+    if path and not path.endswith((".png", ".html")):
+        raise ValueError(f"--plot={path} must be a .png or an .html file")
+    if path and path.endswith(".png") and not importlib.util.find_spec("matplotlib"):
+        raise ValueError(
+            f"--plot={path} needs matplotlib: pip install 'dual-device-strategy[demo]', or name "
+            "an .html file"
+        )
 
 
 def _start_devices():
     """The devices of the flags, or an emulated pair where there are no GPUs."""
-    import tensorflow as tf
-
     flag = flags.FLAGS["emulate_gpus"]
     if flag.value is None and not emulation.active() and not tf.config.list_physical_devices("GPU"):
         flag.value = 2
@@ -120,7 +141,8 @@ def _compare_logs(paths) -> int:
         )
         return 1
     table, problems = compare_logs(paths)
-    print(table)
+    if table:
+        print(table)
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

@@ -4,6 +4,7 @@ Every step returns a loss, which the loop reads.
 """
 
 import dataclasses
+import statistics
 import time
 from collections.abc import Callable
 
@@ -58,7 +59,8 @@ def stages_alone(workload: Workload, setting: Setting) -> dict[str, Callable[[],
     def step():
         strategy = tf.distribute.OneDeviceStrategy(setting.model_device)
         with tf.device(setting.data_device):
-            prepared = tf.function(workload.front_end)(*next(iter(workload.host())))
+            run = tf.function(lambda *batch: workload.front_end(*batch))
+            prepared = run(*next(iter(workload.host())))
         with tf.device(setting.model_device):
             batch = tuple(tf.identity(t) for t in prepared)
         with strategy.scope():
@@ -117,13 +119,28 @@ def host_side(workload: Workload, setting: Setting) -> Loop:
         train = workload.train_step()
     front_end = workload.front_end
     if workload.stage_ms:
-        hold_core = holding_a_core(workload.scaled_ms()[1] * setting.host_slowdown)
+        hold_core = holding_a_core(front_end_core_ms(workload, setting))
         front_end = lambda *batch: hold_core(batch)  # noqa: E731
     with tf.device("/CPU:0"):
         dataset = workload.host().map(front_end, num_parallel_calls=tf.data.AUTOTUNE)
     iterator = _prefetched(dataset, model)
     run = tf.function(train)
     return lambda: next(iterator), on(model, run)
+
+
+def front_end_core_ms(workload: Workload, setting: Setting) -> float:
+    """How long the front end keeps a core of the host busy with a batch."""
+    if workload.stage_ms:
+        return workload.scaled_ms()[1] * setting.host_slowdown
+    with tf.device("/CPU:0"):
+        batch, times = next(iter(workload.host())), []
+        run = tf.function(lambda *batch: workload.front_end(*batch)[1][0, 0, 0])
+        run(*batch).numpy()
+        for _ in range(5):
+            begin = time.process_time()
+            run(*batch).numpy()
+            times.append(1e3 * (time.process_time() - begin))
+    return statistics.median(times)
 
 
 def on(device: str, function: Callable) -> Callable:

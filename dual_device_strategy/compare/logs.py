@@ -14,7 +14,11 @@ _OF_DEVICES = (("busy", "busy", "{:.0%}"), ("peak, MB", "peak_mb", "{:,.1f}"))
 
 
 def compare_logs(paths: list[str]) -> tuple[str, list[str]]:
-    """A table of what can be compared, and a sentence for each log that cannot be used."""
+    """A table of what can be compared, and a sentence for each log that cannot be used.
+
+    Of a run that was cut off, the last figures it wrote are in the table; if there is nothing to
+    show at all, the table is empty.
+    """
     columns, problems = [], []
     for path in paths:
         try:
@@ -27,6 +31,8 @@ def compare_logs(paths: list[str]) -> tuple[str, list[str]]:
                 summary["steps"] = summary.pop("step", None)
                 summary["total_seconds"] = summary.pop("seconds", None)
         columns.append(summary)
+    if not any(columns):
+        return "", problems
     first, second = columns
     lines = [f"| | {paths[0]} | {paths[1]} | second / first |", "|---|--:|--:|--:|"]
     for title, name, form in _FIGURES:

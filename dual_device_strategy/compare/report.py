@@ -1,8 +1,6 @@
-"""The comparison as a Markdown table, as JSON, and as a plot."""
+"""The comparison as Markdown tables and as JSON."""
 
-import html
 import math
-from pathlib import Path
 
 from dual_device_strategy.compare.contenders import HOST_SIDE, OURS, Setting
 from dual_device_strategy.compare.rounds import Comparison
@@ -15,8 +13,8 @@ NOTES = {
 }
 
 
-def table(comparison: Comparison, setting: Setting, host_ms: float | None) -> str:
-    """One batch size; `host_ms` is what the front end takes on a core, where that is known."""
+def table(comparison: Comparison) -> str:
+    """One batch size."""
     limit, best = comparison.limit_ms, comparison.best_ms
     given = ""
     if comparison.stage_ms:
@@ -43,34 +41,65 @@ def table(comparison: Comparison, setting: Setting, host_ms: float | None) -> st
             f"{row.step_ms / best:.2f}",
             f"{row.step_ms / limit:.2f}" if limit else "-",
             *("-" if mb is None else f"{mb:.0f}" for mb in memory),
-            _note(row, comparison, host_ms),
+            _note(row, comparison),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def break_even_cores(comparison: Comparison, host_ms: float | None) -> int | None:
+def break_even_cores(comparison: Comparison) -> int | None:
     """With fewer cores than these the host cannot make batches as fast as ours takes them."""
-    ours = next((row.step_ms for row in comparison.rows if row.name == OURS), None)
-    if not ours or not host_ms:
+    ours = comparison.step_ms(OURS)
+    if not ours or not comparison.host_core_ms:
         return None
-    return max(1, math.ceil(host_ms / ours - 0.02))
+    return max(1, math.ceil(comparison.host_core_ms / ours - 0.02))
 
 
-def _note(row, comparison, host_ms):
+def _note(row, comparison):
     note = NOTES.get(row.name, "")
     if row.name == HOST_SIDE:
-        cores = break_even_cores(comparison, host_ms)
+        cores = break_even_cores(comparison)
         if cores:
             note = f"as fast as ours from {cores} free core{'s' if cores > 1 else ''} on"
-    ours = next((r.step_ms for r in comparison.rows if r.name == OURS), None)
+    ours = comparison.step_ms(OURS)
     if row.name != OURS and ours and row.step_ms < 0.97 * ours:
         faster = f"{ours / row.step_ms:.2f} x faster than ours here"
         note = f"{faster}: {note}" if note else faster
     return note
 
 
-def recommendation(comparisons: list[Comparison], slots) -> str:
+def summary(comparisons: list[Comparison]) -> str:
+    """All of them in one table: ms a step, and in brackets how many times ours that is.
+
+    Ours itself is set against the slowest stage alone.
+    """
+    names = list(dict.fromkeys(row.name for c in comparisons for row in c.rows))
+    heads = ["batch size", "host, front end, step", "slowest alone", *names, f"{OURS}: variation"]
+    lines = [
+        f"| {' | '.join([*heads, 'cores to break even'])} |",
+        "|" + "--:|" * (len(heads) + 1),
+    ]
+    for c in comparisons:
+        ours = next((row for row in c.rows if row.name == OURS), None)
+        stages = ", ".join(f"{ms:g}" for ms in c.stage_ms) if c.stage_ms else "as they are"
+        cells = [str(c.batch_size), stages, f"{c.limit_ms:.2f}" if c.limit_ms else "-"]
+        for name in names:
+            step_ms = c.step_ms(name)
+            if step_ms is None:
+                cells.append("-")
+            elif name == OURS:
+                ratio = f" ({step_ms / c.limit_ms:.3f} x slowest)" if c.limit_ms else ""
+                cells.append(f"{step_ms:.2f}{ratio}")
+            else:
+                ratio = f" ({step_ms / ours.step_ms:.2f} x)" if ours and ours.step_ms else ""
+                cells.append(f"{step_ms:.2f}{ratio}")
+        cells.append(f"{ours.variation:.1%}" if ours and ours.step_ms else "-")
+        cells.append(str(break_even_cores(c) or "-"))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def recommendation(comparisons: list[Comparison], slots, memory_mb: float | None) -> str:
     """Settings for this much device memory: the batch size of the most elements a second."""
     ours = [
         row
@@ -84,7 +113,9 @@ def recommendation(comparisons: list[Comparison], slots) -> str:
     fastest = max(rates.values())
     # Of sizes that are as fast to within 2 %, the smallest leaves most memory.
     chosen = min(size for size, rate in rates.items() if rate >= 0.98 * fastest)
-    text = f"Recommended: batch_size={chosen} with slots={slots}, {rates[chosen]:.0f} elements/s"
+    within = f" for {memory_mb:,.0f} MB on the model device" if memory_mb else ""
+    text = f"Recommended{within}: batch_size={chosen} with slots={slots}"
+    text += f", {rates[chosen]:.0f} elements/s"
     for comparison in comparisons:
         for row in comparison.rows:
             if row.name == OURS and row.problem == "does not fit":
@@ -122,98 +153,11 @@ def as_json(comparisons: list[Comparison], setting: Setting, emulated: bool) -> 
                 "batch_size": c.batch_size,
                 "stage_ms": c.stage_ms,
                 "limit_ms": c.limit_ms,
+                "host_core_ms": c.host_core_ms,
+                "cores_to_break_even": break_even_cores(c),
                 "alone": [figures(row) for row in c.alone.values()],
                 "contenders": [figures(row) for row in c.rows],
             }
             for c in comparisons
         ],
     }
-
-
-_COLOURS = ("#1f77b4", "#e08214", "#2ca02c", "#9467bd", "#8c564b", "#7f7f7f")
-
-
-def _series(comparisons):
-    """Contender -> [(batch size, ms a step)], by stage times given."""
-    series = {}
-    for comparison in comparisons:
-        for row in comparison.rows:
-            if row.step_ms:
-                series.setdefault(row.name, []).append((row.batch_size, row.step_ms))
-        if comparison.limit_ms:
-            point = (comparison.batch_size, comparison.limit_ms)
-            series.setdefault("limit", []).append(point)
-    return series
-
-
-def write_png(comparisons: list[Comparison], path: str | Path) -> None:
-    try:
-        import matplotlib
-    except ImportError:
-        raise ValueError(
-            f"--plot={path} needs matplotlib: pip install 'dual-device-strategy[demo]', or name "
-            "an .html file"
-        ) from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(9, 5))
-    for (name, points), colour in zip(_series(comparisons).items(), _colours(), strict=False):
-        style = {"color": "black", "linestyle": "--"} if name == "limit" else {"color": colour}
-        axes.plot(*zip(*points, strict=True), marker="o", label=name, **style)
-    axes.set(xlabel="batch size", ylabel="ms a step", ylim=(0, None))
-    axes.legend()
-    figure.savefig(path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
-
-
-def html_page(comparisons: list[Comparison]) -> str:
-    """The plot as a self-contained page."""
-    series = _series(comparisons)
-    points = [point for line in series.values() for point in line]
-    most_x = max((x for x, _ in points), default=1)
-    least_x = min((x for x, _ in points), default=0)
-    most_y = max((y for _, y in points), default=1)
-    width, height, left = 860, 380, 50
-
-    def place(point):
-        x = left + (point[0] - least_x) / max(most_x - least_x, 1) * (width - left - 20)
-        return f"{x:.1f},{height - 30 - point[1] / most_y * (height - 50):.1f}"
-
-    shapes = [
-        f"<line x1='{left}' x2='{width - 20}' y1='{height - 30}' y2='{height - 30}' stroke='#999'/>"
-    ]
-    for x in sorted({x for x, _ in points}):
-        at = place((x, 0)).split(",")[0]
-        shapes.append(f"<text x='{at}' y='{height - 10}' text-anchor='middle'>{x}</text>")
-    for part in (0.25, 0.5, 0.75, 1):
-        y = place((least_x, part * most_y)).split(",")[1]
-        shapes.append(f"<text x='0' y='{y}'>{part * most_y:.0f} ms</text>")
-        shapes.append(f"<line x1='{left}' x2='{width - 20}' y1='{y}' y2='{y}' stroke='#eee'/>")
-    legend = []
-    for (name, line), colour in zip(series.items(), _colours(), strict=False):
-        dash = " stroke-dasharray='6 4'" if name == "limit" else ""
-        colour = "#000" if name == "limit" else colour
-        shapes.append(
-            f"<polyline points='{' '.join(map(place, line))}' fill='none' stroke='{colour}' "
-            f"stroke-width='2'{dash}/>"
-        )
-        shapes += [
-            f"<circle cx='{p[0]}' cy='{p[1]}' r='3' fill='{colour}'/>"
-            for p in (place(point).split(",") for point in line)
-        ]
-        legend.append(f"<li style='color:{colour}'>{html.escape(name)}</li>")
-    return (
-        "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
-        "content='width=device-width, initial-scale=1'><title>Comparison</title><style>"
-        "body{font:16px/1.4 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem}"
-        "svg{width:100%;min-width:36rem}div{overflow-x:auto}svg text{font-size:13px}"
-        "</style></head><body><h1>Time of a step by batch size</h1><div>"
-        f"<svg viewBox='0 0 {width} {height}' role='img' aria-label='ms a step by batch size'>"
-        f"{''.join(shapes)}</svg></div><ul>{''.join(legend)}</ul></body></html>\n"
-    )
-
-
-def _colours():
-    while True:
-        yield from _COLOURS

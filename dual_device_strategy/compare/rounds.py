@@ -8,8 +8,13 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from dual_device_strategy.compare.contenders import Setting, contenders, stages_alone
-from dual_device_strategy.workload import Workload
+from dual_device_strategy.compare.contenders import (
+    Setting,
+    contenders,
+    front_end_core_ms,
+    stages_alone,
+)
+from dual_device_strategy.workload import REFERENCE_BATCH, Workload
 
 WARM = 5
 
@@ -47,6 +52,21 @@ class Comparison:
     stage_ms: tuple[float, ...] | None
     rows: list[Row]
     alone: dict[str, Row]
+    host_core_ms: float | None = None  # how long the front end keeps a core of the host busy
+
+    @property
+    def case(self) -> str:
+        """What was asked of the stages, in words; nothing where their work is what it is."""
+        if not self.stage_ms:
+            return ""
+        scale = REFERENCE_BATCH / self.batch_size
+        times = [round(ms * scale, 6) for ms in self.stage_ms]
+        return "host {:g}, front end {:g}, step {:g} ms for a batch of {}".format(
+            *times, REFERENCE_BATCH
+        )
+
+    def step_ms(self, name: str) -> float | None:
+        return next((row.step_ms for row in self.rows if row.name == name), None)
 
     @property
     def limit_ms(self) -> float | None:
@@ -78,6 +98,7 @@ def compare_at(
         scaled,
         [rows[name] for name in makers],
         {name: rows[name] for name in alone},
+        front_end_core_ms(workload, setting),
     )
 
 

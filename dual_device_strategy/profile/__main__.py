@@ -6,10 +6,12 @@ import json
 import sys
 from pathlib import Path
 
+import tensorflow as tf
 from absl import flags
 
 from dual_device_strategy import DataModelSplitStrategy, command, emulation
-from dual_device_strategy.profile import measuring, page
+from dual_device_strategy.output_files import writable
+from dual_device_strategy.profile import measuring
 from dual_device_strategy.profile.measuring import ProfileError
 from dual_device_strategy.profile.result import empty, profile
 from dual_device_strategy.workload import Workload, stage_times
@@ -33,36 +35,31 @@ _JSON = flags.DEFINE_string("json", None, "Write the figures to this file.")
 
 
 def main(_) -> None:
-    with contextlib.ExitStack() as files:
-        outputs = {}
-        with command.mistakes_told(OSError):  # before anything is measured
-            for name, path in (("html", _HTML.value), ("json", _JSON.value)):
-                if path:
-                    outputs[name] = files.enter_context(open(path, "w"))
-        devices = command.start_devices()
-        sys.exit(_profile(devices, outputs))
+    with (
+        command.mistakes_told(ValueError, OSError),
+        writable({"html": _HTML.value, "json": _JSON.value}),
+    ):
+        sys.exit(_profile(command.start_devices()))
 
 
-def _profile(devices, outputs) -> int:
+def _profile(devices) -> int:
     with command.mistakes_told(ValueError, ProfileError):
         strategy = DataModelSplitStrategy(
             devices.data_device, devices.model_device, slots=_SLOTS.value
         )
         with strategy.scope():
             dataset, step = _target() if _TARGET.value else _built_in(devices)
-    result, failure = empty(strategy), None
-    try:
+    result = empty(strategy)
+    with contextlib.suppress(ProfileError):  # what was measured until then is shown
         profile(strategy, dataset, step, steps=_NUM_STEPS.value, result=result)
-    except ProfileError as error:
-        failure = error
     print(result.table())
-    if "json" in outputs:
-        json.dump(result.as_json(), outputs["json"], indent=1)
-    if "html" in outputs and result.judgement:
-        outputs["html"].write(page.render(result.as_json()))
-    if failure:
-        print(f"{failure}", file=sys.stderr)
-    return 1 if failure else 0
+    if _JSON.value:
+        Path(_JSON.value).write_text(json.dumps(result.as_json(), indent=1) + "\n")
+    if _HTML.value:
+        result.write_html(_HTML.value)
+    if result.failure:
+        print(result.failure, file=sys.stderr)
+    return 1 if result.failure else 0
 
 
 def _built_in(devices):
@@ -80,8 +77,16 @@ def _target():
         if not name:
             raise ValueError("write module:function")
         made = getattr(importlib.import_module(module), name)()
-        if not isinstance(made, tuple) or len(made) != 2 or not callable(made[1]):
-            raise ValueError(f"the function must return (dataset, step), it returned {made!r}")
+        if (
+            not isinstance(made, tuple)
+            or len(made) != 2
+            or not isinstance(made[0], tf.data.Dataset)
+            or not callable(made[1])
+        ):
+            raise ValueError(
+                "the function must return a tf.data.Dataset and a step function, it returned "
+                f"{made!r}"
+            )
         return made
 
 

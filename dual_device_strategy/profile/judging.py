@@ -31,7 +31,10 @@ class Advice:
 
     def __str__(self) -> str:
         if self.gain < 0.01:
-            return f"{self.rule}: nothing to gain, it is hidden behind another stage"
+            return (
+                f"{self.rule}, but hidden behind another stage: expected gain 0% from the usual "
+                f"remedy ({self.setting})"
+            )
         return f"{self.rule}: {self.setting}; expected gain {self.gain:.0%}"
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import re
 import statistics
 import time
 from collections.abc import Callable
@@ -84,7 +85,8 @@ class Stages:
         self._measure_gap(batches[0])
 
     def _measure_host(self):
-        times, kept = [], []
+        times = self._into.stages["host"] = []
+        kept = []
         with tf.device(compat.host_of(self._data)), told("the host pipeline failed"):
             iterator = iter(self._host)
             cpu = time.process_time()
@@ -92,7 +94,6 @@ class Stages:
                 begin = time.perf_counter()
                 element = next(iterator, None)
                 if element is None:
-                    self._into.stages["host"] = times
                     raise too_short(i, self._repeats + WARM)
                 times.append(1e3 * (time.perf_counter() - begin))
                 if len(kept) < KEPT:
@@ -116,7 +117,8 @@ class Stages:
             with tf.device(target):
                 return [tf.identity(t) for t in tensors]
 
-        return self._timed(name, batches, move, target, fresh)
+        with told(f"moving batches to {target.rsplit('device:', 1)[-1]} failed"):
+            return self._timed(name, batches, move, target, fresh)
 
     def _measure_front_end(self, batches):
         function = tf.function(lambda *flat: self._front_end(list(flat)), autograph=False)
@@ -143,7 +145,7 @@ class Stages:
             self._into.front_end_core_ms = statistics.median(costs)
 
     def _measure_step(self, batches):
-        times = []
+        times = self._into.stages["step"] = []
         with told("the step failed"):
             for i in range(self._repeats + WARM):
                 batch = batches[i % len(batches)]
@@ -166,7 +168,7 @@ class Stages:
         self._into.gap_ms = max(0.0, statistics.median(into.steps) - max(alone, moves))
 
     def _timed(self, name, batches, work, device, prepare=lambda tensors: tensors):
-        times, results = [], {}
+        times, results = self._into.stages.setdefault(name, []), {}
         for i in range(self._repeats + WARM):
             place = i % len(batches)
             tensors = prepare(batches[place])
@@ -250,5 +252,12 @@ def told(what: str):
     except ProfileError:
         raise
     except Exception as error:
-        text = (str(error).strip() or "no message").splitlines()[0]
-        raise ProfileError(f"{what}: {type(error).__name__}: {text}") from error
+        raise ProfileError(f"{what}: {_one_line(error)}") from error
+
+
+def _one_line(error):
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
+    # An error inside a tf.function ends with the user's own words and begins with where it was.
+    line = lines[-1] if lines[0] == "in user code:" else lines[0]
+    kind = f"{type(error).__name__}: "
+    return kind + re.sub(r"\{\{function_node [^}]*\}\} ", "", line.removeprefix(kind))

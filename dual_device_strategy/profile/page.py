@@ -44,10 +44,8 @@ svg text { font: 12px system-ui, sans-serif; fill: #1a1a1a; }
 
 
 def render(result: dict) -> str:
-    """The page of `Profile.as_json()`'s figures, all stages of which were measured."""
-    judged = result["judgement"]
-    devices = result["devices"]
-    slots = result["slots"]
+    """The page of `Profile.as_json()`'s figures; without what was not measured."""
+    devices, slots = result["devices"], result["slots"]
     note = (
         "<p class=note>The GPUs are emulated: the figures show overlap and waiting, not the speed "
         "of a GPU.</p>"
@@ -61,12 +59,27 @@ def render(result: dict) -> str:
 <h1>Where the time goes</h1>
 <p>Data device {_text(devices["data"])}, model device {_text(devices["model"])}, {slots} slots.</p>
 {note}
-<p class=verdict>{_sentence(judged["verdict"])}</p>
-{_headline(judged)}
+{_verdict(result)}
 <h2>Each stage alone</h2>
 {_bars(result["stages"])}
 {_stage_table(result)}
-<h2>The stages over ten batches</h2>
+{_meaning(result)}
+</body></html>
+"""
+
+
+def _verdict(result):
+    if "judgement" in result:
+        judged = result["judgement"]
+        return f"<p class=verdict>{_sentence(judged['verdict'])}</p>\n{_headline(judged)}"
+    return f"<p class=verdict>Not all was measured: {_text(result['failure'])}</p>"
+
+
+def _meaning(result):
+    if "judgement" not in result:
+        return ""
+    judged = result["judgement"]
+    return f"""<h2>The stages over ten batches</h2>
 <p class=note>Computed from the times above by the simulation. Each colour is a batch: PREPARING on
 the data device, READY on the model device, TRAINING.</p>
 <div class=wide>{_timeline(result["timeline"])}</div>
@@ -74,9 +87,7 @@ the data device, READY on the model device, TRAINING.</p>
 {_advice(judged["advice"])}
 <h2>What if</h2>
 <p class=note>Simulated from the times above, in ms per batch of this size.</p>
-{_what_if(judged["predictions"])}
-</body></html>
-"""
+{_what_if(judged["predictions"])}"""
 
 
 def _headline(judged):
@@ -93,6 +104,7 @@ def _headline(judged):
 
 
 def _bars(stages):
+    stages = [stage for stage in stages if stage["count"]]
     longest = max((stage["median_ms"] for stage in stages), default=0) or 1
     lines = []
     for stage in stages:
@@ -107,7 +119,7 @@ def _bars(stages):
 
 def _stage_table(result):
     step = result["staged"].get("median_ms")
-    rows = [(TITLES[stage["stage"]], stage) for stage in result["stages"]]
+    rows = [(TITLES[stage["stage"]], stage) for stage in result["stages"] if stage["count"]]
     if step:
         rows += [("staged step", result["staged"]), ("gap between steps", result["staged"]["gaps"])]
     cells = "".join(
@@ -128,7 +140,14 @@ def _timeline(spans):
     begin, end = spans[0]["copy"][0], spans[min(9, len(spans) - 1)]["step"][1]
     left, width, height = 150, 900, 26
     scale = (width - left - 10) / max(end - begin, 1e-9)
-    shapes = []
+    shapes, foot = [], len(_ROWS) * height + 8
+    tick = _round_tick((end - begin) / 6)
+    at = 0.0
+    while at <= end - begin:
+        x = left + at * scale
+        shapes.append(f"<line x1='{x:.1f}' x2='{x:.1f}' y1='0' y2='{foot}' stroke='#eee'/>")
+        shapes.append(f"<text x='{x:.1f}' y='{foot + 12}'>{at:g} ms</text>")
+        at += tick
     for row, (stage, title) in enumerate(_ROWS):
         y = row * height + 4
         shapes.append(f"<text x='0' y='{y + 14}'>{title}</text>")
@@ -149,14 +168,6 @@ def _timeline(spans):
             if w > 16:
                 ink = "" if pale else " style='fill:#fff'"
                 shapes.append(f"<text x='{x + 4:.1f}' y='{y + 13}'{ink}>{batch}</text>")
-    foot = len(_ROWS) * height + 8
-    tick = _round_tick((end - begin) / 6)
-    at = 0.0
-    while at <= end - begin:
-        x = left + at * scale
-        shapes.append(f"<line x1='{x:.1f}' x2='{x:.1f}' y1='0' y2='{foot}' stroke='#eee'/>")
-        shapes.append(f"<text x='{x:.1f}' y='{foot + 12}'>{at:g} ms</text>")
-        at += tick
     return (
         f"<svg viewBox='0 0 {width + 40} {foot + 18}' role='img' "
         f"aria-label='stages over time, by batch'>{''.join(shapes)}</svg>"

@@ -22,6 +22,7 @@ class Profile:
     measured: measuring.Measured
     judgement: Judgement | None = None
     emulated: bool = False
+    failure: str | None = None  # why not all was measured
 
     def as_json(self) -> dict:
         result = {
@@ -29,6 +30,7 @@ class Profile:
             "emulated": self.emulated,
             "slots": self.slots,
             "cores": measuring.cores(),
+            "failure": self.failure,
             "stages": [
                 {"stage": name, **_figures(times), "times_ms": times}
                 for name, times in self.measured.stages.items()
@@ -58,7 +60,7 @@ class Profile:
             f"slots={self.slots}{kind}",
             f"{'each stage alone':<32}{'ms':>9}{'std':>8}{'of a step':>11}",
         ]
-        step = statistics.median(self.measured.steps) if self.measured.steps else None
+        step = statistics.fmean(self.measured.steps) if self.measured.steps else None
         for name, times in self.measured.stages.items():
             lines.append(_row(TITLES[name], times, step))
         if self.measured.steps:
@@ -111,7 +113,11 @@ def profile(
       ProfileError: if the dataset is too short or one of the functions fails.
     """
     result = result or empty(strategy)
-    measuring.measure(strategy, dataset, step, steps, result.measured)
+    try:
+        measuring.measure(strategy, dataset, step, steps, result.measured)
+    except measuring.ProfileError as error:
+        result.failure = str(error)
+        raise
     result.judgement = judge(result.measured, result.slots, measuring.cores())
     return result
 
