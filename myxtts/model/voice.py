@@ -1,0 +1,236 @@
+"""A trained run for use: clone a voice from recordings, and let it speak.
+
+    voice = Voice.load("RUN")
+    cloned = voice.clone(["a.wav", "b.wav"])
+    waveform = voice.speak("Good morning. How are you?", "en", cloned)
+    for chunk in voice.stream("Good morning. How are you?", "en", cloned): ...
+
+Waveforms are float32 at `voice.sample_rate`. The same arguments give the same samples; the chunks
+of `stream` put together are what `speak` returns, but for rounding.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from myxtts import UserError
+from myxtts.config import need
+from myxtts.features import make_log_mel
+from myxtts.model import sampling
+from myxtts.model.griffin_lim import griffin_lim
+from myxtts.reference import check_reference, pieces_of, read_reference
+from myxtts.text.sentences import split_text
+from myxtts.training.run_directory import Networks, RunDirectory, load_networks
+
+VOCODERS = ("network", "griffin_lim")
+# New mel frames in the first chunk of a stream, and codes generated for each later one.
+_FIRST_FRAMES, _EVERY = 16, 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Speaking:
+    """How codes are drawn (see `sampling.generate`), and the silence between two sentences."""
+
+    temperature: float = 0.7
+    top_k: int = 50
+    top_p: float = 0.9
+    repetition_penalty: float = 1.0
+    length_penalty: float = 1.0
+    seed: int = 0
+    pause: float = 0.15
+
+    def __post_init__(self):
+        need(self.temperature >= 0, "temperature", self.temperature, "0 or more")
+        need(self.top_k >= 0, "top_k", self.top_k, "0 (all) or more")
+        need(0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1")
+        for name in ("repetition_penalty", "length_penalty"):
+            need(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+        need(0 <= self.seed < 2**31, "seed", self.seed, "between 0 and 2147483647")
+        need(0 <= self.pause <= 10, "pause", self.pause, "between 0 and 10 seconds")
+
+    def sampling(self) -> dict:
+        options = dataclasses.asdict(self)
+        return {name: options[name] for name in options if name != "pause"}
+
+
+@dataclasses.dataclass(frozen=True)
+class ClonedVoice:
+    """What the networks know of a speaker: averages over all pieces of all references."""
+
+    latents: tf.Tensor  # [1, latents, width]
+    speaker: tf.Tensor  # [1, size], of length 1
+
+
+class Voice:
+    """See the module. `vocoder` is "network" or "griffin_lim"."""
+
+    def __init__(self, networks: Networks, vocoder: str = "network"):
+        if vocoder not in VOCODERS:
+            raise UserError(f"vocoder must be one of {', '.join(VOCODERS)}, got {vocoder!r}")
+        self.networks, self.vocoder = networks, vocoder
+        self.vocabulary, self.audio = networks.vocabulary, networks.config.model.audio
+        self.stride = networks.config.model.tokenizer.stride
+        # Codes to either side that change what a code decodes to: one for each convolution at
+        # their rate, and less than one for all of those above it.
+        self.context_codes = networks.config.model.tokenizer.residual_blocks + 3
+        self._log_mel = make_log_mel(self.audio)
+        self._cloned = tf.function(self._clone, reduce_retracing=True)
+        self._sounded = tf.function(self._sound, reduce_retracing=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, vocoder: str | None = None) -> "Voice":
+        """From a run directory (the weights that did best), or a checkpoint inside one.
+
+        Without `vocoder`, the one that was nearer to held-out recordings at the end of training.
+        """
+        run = RunDirectory.holding(path)
+        networks = load_networks(path)
+        for stage, network in (("tokenizer", networks.tokenizer), ("gpt", networks.gpt)):
+            if network is None:
+                raise UserError(
+                    f"{run.path} holds no trained {stage} yet; go on with the training first"
+                )
+        if vocoder is None:
+            vocoder = run.default_vocoder() if networks.vocoder else "griffin_lim"
+            logging.info("waveforms by %s (%s)", vocoder, _reason(run, networks))
+        elif vocoder == "network" and networks.vocoder is None:
+            raise UserError(f"{run.path} holds no trained vocoder; leave --vocoder out")
+        return cls(networks, vocoder)
+
+    @property
+    def sample_rate(self) -> int:
+        return self.audio.sample_rate
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return self.vocabulary.languages
+
+    def clone(self, references: Sequence[str | os.PathLike | np.ndarray]) -> ClonedVoice:
+        """From recordings of one speaker: files, or float waveforms at `sample_rate`."""
+        if not references:
+            raise UserError("no reference was given; name at least one recording of the voice")
+        waveforms = []
+        for number, reference in enumerate(references):
+            if isinstance(reference, np.ndarray):
+                check_reference(reference, self.sample_rate, f"number {number + 1}")
+                waveforms.append(reference.astype(np.float32))
+            else:
+                waveforms.append(read_reference(reference, self.audio))
+        return ClonedVoice(*self._cloned(*map(tf.constant, pieces_of(waveforms, self.audio))))
+
+    def speak(
+        self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
+    ) -> np.ndarray:
+        """The text as one waveform."""
+        return np.concatenate(list(self._chunks(text, language, cloned, speaking, False)))
+
+    def stream(
+        self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
+    ) -> Iterator[np.ndarray]:
+        """The text in chunks, the first of them short. With Griffin-Lim, which needs all of a
+        sentence, a chunk is a sentence."""
+        return self._chunks(text, language, cloned, speaking, self.vocoder == "network")
+
+    def sentences(self, text: str, language: str) -> list[list[int]]:
+        """The tokens of the text, in pieces the model can say."""
+        self.vocabulary.language_tag(language)
+        pieces = split_text(
+            text,
+            language,
+            lambda part: len(self.vocabulary.encode(part, language)),
+            self.networks.gpt.max_text_tokens,
+        )
+        return [self.vocabulary.encode(piece, language) for piece in pieces]
+
+    def warm_up(self) -> None:
+        """Traces every function for all shapes, so that the first sentence is as fast as later
+        ones. Two of each are made, because only a second shape makes a trace general."""
+        chance = np.random.default_rng(0)
+        for seconds, tokens in ((3.0, 12), (7.0, 31)):
+            noise = 0.1 * chance.standard_normal(int(seconds * self.sample_rate))
+            cloned = self.clone([noise.astype(np.float32)])
+            streamed = self.vocoder == "network"
+            next(self._spoken([3] * tokens, cloned, Speaking(), streamed))
+            self.sound(np.zeros([1, 3 * tokens], np.int32), cloned.speaker, 0, 12 * tokens)
+
+    def _chunks(self, text, language, cloned, speaking, streamed):
+        speaking = speaking or Speaking()
+        pause = np.zeros(int(speaking.pause * self.sample_rate), np.float32)
+        sentences = self.sentences(text, language)
+        for number, ids in enumerate(sentences):
+            options = dataclasses.replace(speaking, seed=(speaking.seed + number) % 2**31)
+            yield from self._spoken(ids, cloned, options, streamed)
+            if number + 1 < len(sentences) and len(pause):
+                yield pause
+
+    def _spoken(self, ids, cloned, speaking, streamed) -> Iterator[np.ndarray]:
+        """One sentence. A chunk is made as soon as all the codes it depends on are there."""
+        gpt, stride = self.networks.gpt, self.stride
+        # A voice that has not learnt to stop is stopped: nobody takes 12 codes a token.
+        most = min(gpt.config.max_audio_tokens, 40 + 12 * len(ids))
+        ahead = self.networks.vocoder.context_frames if streamed else 0
+        first = self.context_codes + -(-(ahead + _FIRST_FRAMES) // stride)
+        codes, told = np.zeros([1, 0], np.int32), 0
+        for new, _, _ in sampling.stream(
+            gpt,
+            cloned.latents,
+            tf.constant([ids], tf.int32),
+            tf.constant([len(ids)]),
+            every=_EVERY if streamed else most,
+            first=min(first, most) if streamed else most,
+            max_tokens=most,
+            **speaking.sampling(),
+        ):
+            codes = np.concatenate([codes, new.numpy()], 1)
+            until = (codes.shape[1] - self.context_codes) * stride - ahead
+            if streamed and until > told:
+                yield self.sound(codes, cloned.speaker, told, until)
+                told = until
+        if codes.shape[1] * stride > told:
+            yield self.sound(codes, cloned.speaker, told, codes.shape[1] * stride)
+        if codes.shape[1] == most:
+            logging.warning("a sentence of %d tokens did not end and was cut off", len(ids))
+
+    def sound(self, codes: np.ndarray, speaker: tf.Tensor, begin: int, end: int) -> np.ndarray:
+        """The samples of the mel frames from `begin` to `end` of codes [1, N], as they are in the
+        waveform of all the codes."""
+        stride, whole = self.stride, codes.shape[1] * self.stride
+        around = self.networks.vocoder.context_frames if self.vocoder == "network" else whole
+        low, high = max(0, begin - around), min(whole, end + around)
+        first = max(0, low // stride - self.context_codes)
+        last = min(codes.shape[1], -(-high // stride) + self.context_codes)
+        places = [low - first * stride, high - first * stride, begin - low, end - low]
+        samples = self._sounded(tf.constant(codes[:, first:last]), speaker, tf.constant(places))
+        return samples.numpy()
+
+    def _clone(self, pieces, lengths):
+        mel, mel_lengths = self._log_mel(pieces, lengths)
+        latents = self.networks.conditioning(mel, mel_lengths)
+        speaker = self.networks.speaker(mel, mel_lengths)
+        mean = tf.reduce_mean(speaker, 0, keepdims=True)
+        latents = tf.reduce_mean(tf.cast(latents, tf.float32), 0, keepdims=True)
+        return latents, tf.math.l2_normalize(mean, -1)
+
+    def _sound(self, codes, speaker, places):
+        mel = self.networks.tokenizer.decode(codes, tf.shape(codes)[1:])
+        mel = mel[:, places[0] : places[1]]
+        if self.vocoder == "network":
+            waveform = self.networks.vocoder(mel, speaker)
+        else:
+            waveform = griffin_lim(mel, self.audio)
+        hop = self.audio.hop_length
+        return waveform[0, places[2] * hop : places[3] * hop]
+
+
+def _reason(run: RunDirectory, networks: Networks) -> str:
+    if networks.vocoder is None:
+        return "no vocoder is trained yet"
+    judged = run.result("vocoder") or {}
+    if "network" not in judged or "griffin_lim" not in judged:
+        return "the vocoder's training is not finished"
+    distances = ", ".join(f"{name} {judged[name]:.3f}" for name in VOCODERS)
+    return f"mel distance to held-out recordings: {distances}"

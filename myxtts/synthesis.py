@@ -1,0 +1,233 @@
+"""Lets a trained voice speak.
+
+    python -m myxtts.synthesis --checkpoint=RUN --text="Good morning." --speaker_wav=a.wav \\
+        --language=en --out=out.wav
+
+`--batch_file=lines.tsv` says many texts: a line is `name<TAB>text`, or with columns of its own
+`name<TAB>text<TAB>language<TAB>a.wav,b.wav`; `--out` is then a directory, which gets name.wav.
+`--stream` writes while it speaks; with `--out=-` or a name ending in .raw these are bare 16-bit
+samples, little end first, for a player to read from a pipe.
+
+From Python: `myxtts.model.voice.Voice`.
+"""
+
+import contextlib
+import dataclasses
+import os
+import sys
+import time
+import wave
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from absl import app, flags, logging
+
+from myxtts import UserError
+from myxtts.corpus import wav
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One text to say, and where its recording goes."""
+
+    out: Path
+    text: str
+    language: str
+    references: tuple[str, ...]
+
+
+def define_flags() -> None:
+    """Not at import: other commands have flags of the same names."""
+    flags.DEFINE_string("checkpoint", None, "Directory of the training run, or a checkpoint in it.")
+    flags.DEFINE_string("text", None, "What to say.")
+    flags.DEFINE_list("speaker_wav", [], "Recordings of the voice, with commas between them.")
+    flags.DEFINE_string("language", None, "Language of the text; not needed where there is one.")
+    flags.DEFINE_string("out", "out.wav", "The recording; with --batch_file a directory.")
+    flags.DEFINE_string("batch_file", None, "File of texts: name, text[, language, speaker_wav].")
+    flags.DEFINE_bool("stream", False, "Write while speaking; --out may be - or end in .raw.")
+    flags.DEFINE_enum("vocoder", None, ["network", "griffin_lim"], "Default: the run's better one.")
+    flags.DEFINE_float("temperature", 0.7, "Divides the logits; 0 takes the likeliest code.")
+    flags.DEFINE_integer("top_k", 50, "Only the k likeliest codes are drawn; 0: all.")
+    flags.DEFINE_float("top_p", 0.9, "Only the likeliest codes with this share are drawn.")
+    flags.DEFINE_float("repetition_penalty", 1.0, "Above 1 makes codes heard before rarer.")
+    flags.DEFINE_float("length_penalty", 1.0, "Above 1 gives longer speech, below 1 shorter.")
+    flags.DEFINE_float("pause", 0.15, "Seconds of silence between sentences.")
+    flags.DEFINE_integer("seed", 0, "The same seed says the same thing the same way.")
+
+
+def main(arguments: list[str]) -> None:
+    given = flags.FLAGS
+    if len(arguments) > 1:
+        raise UserError(f"{arguments[1]!r} is not a flag; the text is given with --text")
+    if not given.checkpoint:
+        raise UserError("--checkpoint is missing; give the directory of a training run")
+    if (given.text is None) == (given.batch_file is None):
+        raise UserError("give either --text or --batch_file")
+    if given.batch_file and given.stream:
+        raise UserError("--stream says one --text; leave it out with --batch_file")
+    lines = [_line_of_flags(given)] if given.batch_file is None else _read_lines(given)
+    if not given.stream:
+        _need_wav_names(lines)
+
+    from myxtts.model.voice import Speaking, Voice
+
+    names = [field.name for field in dataclasses.fields(Speaking)]
+    speaking = Speaking(**{name: getattr(given, name) for name in names})
+    voice = Voice.load(given.checkpoint, given.vocoder)
+    lines = [_with_language(line, voice) for line in lines]
+    # Everything is checked before the first word is said.
+    cloned = {line.references: None for line in lines}
+    for references in cloned:
+        cloned[references] = voice.clone(references)
+    for line in lines:
+        voice.sentences(line.text, line.language)
+        with _writing(line.out):
+            line.out.parent.mkdir(parents=True, exist_ok=True)
+    for line in lines:
+        with _writing(line.out):
+            if given.stream:
+                _stream(voice, line, speaking)
+            else:
+                _say(voice, line, cloned[line.references], speaking)
+
+
+def pcm16(waveform: np.ndarray) -> bytes:
+    """16-bit samples of a float waveform; what is louder than full scale is cut off there."""
+    return np.round(np.clip(waveform, -1.0, 1.0) * 32767.0).astype("<i2").tobytes()
+
+
+def _say(voice, line: Line, cloned, speaking) -> None:
+    start = time.perf_counter()
+    waveform = voice.speak(line.text, line.language, cloned, speaking)
+    took = time.perf_counter() - start
+    wav.write_pcm16(line.out, pcm16(waveform), voice.sample_rate)
+    print(f"{line.out}: {len(waveform) / voice.sample_rate:.2f} s of speech in {took:.2f} s")
+
+
+def _stream(voice, line: Line, speaking) -> None:
+    voice.warm_up()
+    start = time.perf_counter()
+    cloned = voice.clone(line.references)
+    cloning = time.perf_counter() - start
+    with _chunk_writer(line.out, voice.sample_rate) as write:
+        start, first, samples = time.perf_counter(), None, 0
+        for chunk in voice.stream(line.text, line.language, cloned, speaking):
+            write(pcm16(chunk))
+            samples += len(chunk)
+            first = first or time.perf_counter() - start
+        took = time.perf_counter() - start
+    print(
+        f"{line.out}: first chunk after {1000 * first:.0f} ms (the voice was cloned in "
+        f"{1000 * cloning:.0f} ms before), {samples / voice.sample_rate:.2f} s of speech in "
+        f"{took:.2f} s",
+        file=sys.stderr if str(line.out) == "-" else sys.stdout,
+    )
+
+
+@contextlib.contextmanager
+def _chunk_writer(out: Path, sample_rate: int) -> Iterator:
+    """A function that appends samples; what was written can be played at any moment."""
+    if str(out) == "-" or out.suffix == ".raw":
+        with contextlib.ExitStack() as stack:
+            raw = sys.stdout.buffer if str(out) == "-" else stack.enter_context(open(out, "wb"))
+
+            def write(samples: bytes) -> None:
+                raw.write(samples)
+                raw.flush()
+
+            yield write
+        return
+    _need_wav_names([Line(out, "", "", ())])
+    with open(out, "wb") as file, wave.open(file, "wb") as recording:
+        recording.setnchannels(1)
+        recording.setsampwidth(2)
+        recording.setframerate(sample_rate)
+
+        def write(samples: bytes) -> None:
+            recording.writeframes(samples)  # brings the sizes in the header up to date, too
+            file.flush()
+
+        yield write
+
+
+@contextlib.contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror or error}") from None
+
+
+def _line_of_flags(given) -> Line:
+    if not given.speaker_wav:
+        raise UserError("--speaker_wav is missing; give a recording of the voice, best of 3 to 6 s")
+    return Line(Path(given.out), given.text, given.language, tuple(given.speaker_wav))
+
+
+def _read_lines(given) -> list[Line]:
+    """The texts of --batch_file, with the flags' language and voice where a line has none."""
+    path = given.batch_file
+    try:
+        rows = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--batch_file={path} cannot be read: {error}") from None
+    lines, names = [], set()
+    for number, row in enumerate(rows, 1):
+        if not row.strip():
+            continue
+        columns = [column.strip() for column in row.split("\t")]
+        where = f"{path}, line {number}"
+        if not 2 <= len(columns) <= 4:
+            raise UserError(
+                f"{where}: 2 to 4 columns with tabs between them are needed (name, text, language, "
+                f"speaker_wav), found {len(columns)}"
+            )
+        name, text, language, references = [*columns, "", ""][:4]
+        name = name.removesuffix(".wav")
+        if not name or name in (".", "..") or "/" in name or os.sep in name or "\0" in name:
+            raise UserError(f"{where}: {name!r} must be a file name without a directory")
+        if name in names:
+            raise UserError(f"{where}: the name {name!r} was given before")
+        names.add(name)
+        wavs = tuple(references.split(",")) if references else tuple(given.speaker_wav)
+        if not wavs:
+            raise UserError(f"{where}: no voice; add a column, or give --speaker_wav for all")
+        lines.append(Line(Path(given.out) / f"{name}.wav", text, language or given.language, wavs))
+    if not lines:
+        raise UserError(f"--batch_file={path} holds no texts")
+    return lines
+
+
+def _with_language(line: Line, voice) -> Line:
+    if line.language:
+        return line
+    if len(voice.languages) > 1:
+        raise UserError(
+            f"--language is missing; the voice speaks {', '.join(sorted(voice.languages))}"
+        )
+    return dataclasses.replace(line, language=voice.languages[0])
+
+
+def _need_wav_names(lines: Iterable[Line]) -> None:
+    for line in lines:
+        if line.out.suffix != ".wav":
+            raise UserError(f"--out={line.out} must end in .wav (with --stream .raw and - go, too)")
+
+
+def _run(arguments: list[str]) -> None:
+    if not flags.FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.INFO)
+    try:
+        main(arguments)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("stopped")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(_run)

@@ -1,0 +1,60 @@
+"""Long texts in pieces that the model can say at once: sentences, or parts of long ones."""
+
+import re
+from collections.abc import Callable
+
+from myxtts import UserError
+from myxtts.text.normalise import normalise
+
+# After an end mark and whatever closes with it; or after ideographic ones, which no space follows.
+_SENTENCE = re.compile(r"(?<=[.!?…؟۔])[\"')\]»”]*\s+|(?<=[。！？])")
+_CLAUSE = re.compile(r"(?<=[,;:،؛、，；：])\s*|\s+-\s+")
+_WORD = re.compile(r"\s+")
+
+
+def split_text(
+    text: str, language: str, tokens_of: Callable[[str], int], max_tokens: int
+) -> list[str]:
+    """The text in its normal form, sentence by sentence, none of more than `max_tokens` tokens.
+
+    A sentence that is too long is parted at commas and the like, then between words, then
+    anywhere. What holds no letter or digit says nothing and is left out; when nothing is left,
+    UserError says so.
+    """
+    pieces = []
+    for line in text.splitlines():
+        for sentence in _SENTENCE.split(normalise(line, language)):
+            pieces += _fitting(sentence, lambda part: tokens_of(part) <= max_tokens, _BORDERS)
+    pieces = [piece.strip() for piece in pieces if any(c.isalnum() for c in piece)]
+    if not pieces:
+        raise UserError(f"the text {text!r} holds nothing to say; give words to speak")
+    return pieces
+
+
+_BORDERS = (_CLAUSE, _WORD, None)
+
+
+def _fitting(text: str, fits: Callable[[str], bool], borders) -> list[str]:
+    """The text in as few pieces as go, parted at the first kind of border where it must be."""
+    if fits(text):
+        return [text]
+    border, *finer = borders
+    if border is None:
+        if len(text) < 2:
+            raise UserError(f"the text holds {text!r}, which alone is longer than the model reads")
+        half = len(text) // 2
+        return _fitting(text[:half], fits, borders) + _fitting(text[half:], fits, borders)
+    # Keep what stands between the parts with the part before it.
+    ends = [match.end() for match in border.finditer(text) if match.end() < len(text)]
+    parts = [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True) if a < b]
+    pieces, held = [], ""
+    for part in parts:
+        if held and fits(held + part):
+            held += part
+            continue
+        pieces += [held] if held else []
+        held = part
+        if not fits(part):
+            *whole, held = _fitting(part, fits, finer)
+            pieces += whole
+    return [*pieces, held]
