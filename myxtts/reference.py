@@ -1,18 +1,18 @@
 """Recordings of a voice to be cloned: read, checked, and cut to what the model was trained on."""
 
 import os
-from collections.abc import Sequence
 
 import librosa
 import numpy as np
 import soundfile
+import tensorflow as tf
 from absl import logging
 
 from myxtts import UserError
 from myxtts.config import AudioConfig
 
 # Training crops have 3 to 6 s; of less than a second the voice cannot be told.
-_SHORTEST, _PIECE, _LONGEST = 1.0, 6.0, 60.0
+_SHORTEST, _PIECE, LONGEST = 1.0, 6.0, 60.0
 _SILENT_DBFS = -60.0
 
 
@@ -29,6 +29,10 @@ def read_reference(path: str | os.PathLike, audio: AudioConfig) -> np.ndarray:
         raise UserError(f"the reference {path} holds samples that are no numbers; record it again")
     waveform = waveform.mean(1)
     check_reference(waveform, rate, path)
+    if len(waveform) > LONGEST * rate:
+        seconds = len(waveform) / rate
+        logging.info("%s has %.0f s, its first %g s are used", path, seconds, LONGEST)
+        waveform = waveform[: int(LONGEST * rate)]
     if rate != audio.sample_rate:
         waveform = librosa.resample(waveform, orig_sr=rate, target_sr=audio.sample_rate)
     return waveform
@@ -57,23 +61,17 @@ def check_reference(waveform: np.ndarray, rate: int, name: str) -> None:
         )
 
 
-def pieces_of(waveforms: Sequence[np.ndarray], audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:
-    """`(pieces float32 [N, T], lengths int32 [N])`: every reference in equal pieces of at most
-    6 s, as long as the longest crops of training; of one reference at most a minute is used."""
-    pieces = []
-    for waveform in waveforms:
-        most = int(_LONGEST * audio.sample_rate)
-        if len(waveform) > most:
-            logging.info(
-                "a reference has %.0f s, its first %g s are used",
-                len(waveform) / audio.sample_rate,
-                _LONGEST,
-            )
-            waveform = waveform[:most]
-        pieces += np.array_split(waveform, -(-len(waveform) // int(_PIECE * audio.sample_rate)))
-    lengths = np.array([len(piece) for piece in pieces], np.int32)
-    hop = audio.hop_length
-    batch = np.zeros([len(pieces), -(-int(lengths.max()) // hop) * hop], np.float32)
-    for row, piece in zip(batch, pieces, strict=True):
-        row[: len(piece)] = piece
-    return batch, lengths
+def pieces_of(waveform: tf.Tensor, audio: AudioConfig) -> tuple[tf.Tensor, tf.Tensor]:
+    """`(pieces float32 [N, T], lengths int32 [N])` of a reference [S]: equal pieces of at most
+    6 s, which is the longest crop of training; T is a multiple of the hop."""
+    samples = tf.shape(waveform)[0]
+    longest = int(_PIECE * audio.sample_rate)
+    count = (samples + longest - 1) // longest
+    number = tf.range(count)
+    lengths = samples // count + tf.cast(number < samples % count, tf.int32)
+    starts = tf.cumsum(lengths, exclusive=True)
+    size = -(-lengths[0] // audio.hop_length) * audio.hop_length
+    places = tf.range(size)[None]
+    there = places < lengths[:, None]
+    pieces = tf.gather(waveform, tf.minimum(starts[:, None] + places, samples - 1))
+    return tf.where(there, pieces, 0.0), lengths

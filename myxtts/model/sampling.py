@@ -32,7 +32,7 @@ def generate(
       that values above 1 give longer speech and values below 1 shorter speech.
     * `seed`: an integer; the same seed gives the same codes.
     """
-    begin, advance = _functions(gpt)
+    begin, advance = traced(gpt)
     max_tokens = _checked(gpt, text, max_tokens)
     settings = _settings(seed, **options)
     state = begin(latents, text, text_lengths, tf.constant(max_tokens))
@@ -58,7 +58,7 @@ def stream(
     Each piece is `(codes [B, n], hidden [B, n, W], lengths [B])` with the new codes only; a length
     says how many codes that speech has had since the beginning.
     """
-    begin, advance = _functions(gpt)
+    begin, advance = traced(gpt)
     max_tokens = _checked(gpt, text, max_tokens)
     settings = _settings(seed, **options)
     state = begin(latents, text, text_lengths, tf.constant(max_tokens))
@@ -117,7 +117,7 @@ def _settings(
     }
 
 
-def _functions(gpt):
+def traced(gpt):
     """`begin` and `advance` of this network, traced when first used."""
     if gpt not in _traced:
         _traced[gpt] = _trace(weakref.proxy(gpt))

@@ -78,7 +78,7 @@ class Voice:
         # their rate, and less than one for all of those above it.
         self.context_codes = networks.config.model.tokenizer.residual_blocks + 3
         self._log_mel = make_log_mel(self.audio)
-        self._cloned = tf.function(self._clone, reduce_retracing=True)
+        self._cloned = tf.function(self.pieces_cloned, reduce_retracing=True)
         self._sounded = tf.function(self._sound, reduce_retracing=True)
 
     @classmethod
@@ -113,14 +113,17 @@ class Voice:
         """From recordings of one speaker: files, or float waveforms at `sample_rate`."""
         if not references:
             raise UserError("no reference was given; name at least one recording of the voice")
-        waveforms = []
+        latents, speakers = [], []
         for number, reference in enumerate(references):
             if isinstance(reference, np.ndarray):
                 check_reference(reference, self.sample_rate, f"number {number + 1}")
-                waveforms.append(reference.astype(np.float32))
+                waveform = reference.astype(np.float32)
             else:
-                waveforms.append(read_reference(reference, self.audio))
-        return ClonedVoice(*self._cloned(*map(tf.constant, pieces_of(waveforms, self.audio))))
+                waveform = read_reference(reference, self.audio)
+            found = self._cloned(tf.constant(waveform))
+            latents.append(found[0])
+            speakers.append(found[1])
+        return ClonedVoice(*averaged(tf.concat(latents, 0), tf.concat(speakers, 0)))
 
     def speak(
         self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
@@ -170,8 +173,7 @@ class Voice:
     def _spoken(self, ids, cloned, speaking, streamed) -> Iterator[np.ndarray]:
         """One sentence. A chunk is made as soon as all the codes it depends on are there."""
         gpt, stride = self.networks.gpt, self.stride
-        # A voice that has not learnt to stop is stopped: nobody takes 12 codes a token.
-        most = min(gpt.config.max_audio_tokens, 40 + 12 * len(ids))
+        most = int(most_codes(gpt, len(ids)))
         ahead = self.networks.vocoder.context_frames if streamed else 0
         first = self.context_codes + -(-(ahead + _FIRST_FRAMES) // stride)
         codes, told = np.zeros([1, 0], np.int32), 0
@@ -207,23 +209,40 @@ class Voice:
         samples = self._sounded(tf.constant(codes[:, first:last]), speaker, tf.constant(places))
         return samples.numpy()
 
-    def _clone(self, pieces, lengths):
-        mel, mel_lengths = self._log_mel(pieces, lengths)
+    def pieces_cloned(self, waveform):
+        """Latents and speaker vectors of the pieces of one reference [S]."""
+        mel, mel_lengths = self._log_mel(*pieces_of(waveform, self.audio))
         latents = self.networks.conditioning(mel, mel_lengths)
-        speaker = self.networks.speaker(mel, mel_lengths)
-        mean = tf.reduce_mean(speaker, 0, keepdims=True)
-        latents = tf.reduce_mean(tf.cast(latents, tf.float32), 0, keepdims=True)
-        return latents, tf.math.l2_normalize(mean, -1)
+        return tf.cast(latents, tf.float32), self.networks.speaker(mel, mel_lengths)
+
+    def waveform_of(self, codes, speaker):
+        """The waveform [B, N * stride * hop] of codes [B, N], all of them real."""
+        return self._vocoded(self._mel_of(codes), speaker)
 
     def _sound(self, codes, speaker, places):
-        mel = self.networks.tokenizer.decode(codes, tf.shape(codes)[1:])
-        mel = mel[:, places[0] : places[1]]
-        if self.vocoder == "network":
-            waveform = self.networks.vocoder(mel, speaker)
-        else:
-            waveform = griffin_lim(mel, self.audio)
+        waveform = self._vocoded(self._mel_of(codes)[:, places[0] : places[1]], speaker)
         hop = self.audio.hop_length
         return waveform[0, places[2] * hop : places[3] * hop]
+
+    def _mel_of(self, codes):
+        clips, size = tf.unstack(tf.shape(codes))
+        return self.networks.tokenizer.decode(codes, tf.fill([clips], size))
+
+    def _vocoded(self, mel, speaker):
+        if self.vocoder == "network":
+            return self.networks.vocoder(mel, speaker)
+        return griffin_lim(mel, self.audio)
+
+
+def most_codes(gpt, tokens: int | tf.Tensor) -> tf.Tensor:
+    """A voice that has not learnt to stop is stopped here: nobody takes 12 codes a token."""
+    return tf.minimum(gpt.config.max_audio_tokens, 40 + 12 * tokens)
+
+
+def averaged(latents: tf.Tensor, speakers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """One voice of what several pieces gave: `(latents [1, ...], speaker [1, size])`."""
+    mean = tf.reduce_mean(speakers, 0, keepdims=True)
+    return tf.reduce_mean(latents, 0, keepdims=True), tf.math.l2_normalize(mean, -1)
 
 
 def _reason(run: RunDirectory, networks: Networks) -> str:

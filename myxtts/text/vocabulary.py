@@ -57,6 +57,15 @@ class Vocabulary:
     def __len__(self) -> int:
         return self._first_piece + len(self._pieces)
 
+    @property
+    def byte_ids(self) -> range:
+        """The ids of the 256 single bytes."""
+        return range(self._first_byte, self._first_piece)
+
+    def id_of(self, piece: str) -> int:
+        """The id of a character that was seen, or of what was merged of them."""
+        return self._ids[piece]
+
     def written(self, text: str, language: str) -> str:
         """What is encoded of a text: its normal form, or its phonemes."""
         text = normalise(text, language)

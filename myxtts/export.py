@@ -1,0 +1,155 @@
+"""Writes a trained voice as a SavedModel that any TensorFlow loads, without this package.
+
+    python -m myxtts.export --checkpoint=RUN --out=DIR
+
+    voice = tf.saved_model.load("DIR")
+    cloned = voice.clone(waveform)                   # float32 [T] at the rate in DIR/voice.json
+    tokens = voice.tokens("good morning.", "en")
+    spoken = voice.speak(tokens, cloned["latents"], cloned["speaker"])["waveform"]
+
+Several references: average `latents`, and `speaker`. `tokens` makes small letters and single spaces
+of a text, but puts no numbers or abbreviations into words: write them out. `speak` says one
+sentence; it also takes temperature, top_k, top_p, repetition_penalty, length_penalty and seed.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import tensorflow as tf
+from absl import app, flags, logging
+
+from myxtts import UserError
+from myxtts.config import write_whole
+from myxtts.model import sampling
+from myxtts.model.voice import Speaking, Voice, averaged, most_codes
+from myxtts.text.graph_tokens import GraphTokens
+
+
+class ExportedVoice(tf.Module):
+    """What is in the SavedModel: three functions, and all they need."""
+
+    def __init__(self, voice: Voice):
+        super().__init__()
+        networks = voice.networks
+        self._voice_variables = [
+            variable.value
+            for name in ("tokenizer", "speaker", "conditioning", "gpt", "vocoder")
+            if (network := getattr(networks, name)) is not None
+            for variable in network.variables
+        ]
+        self._graph_tokens = GraphTokens(voice.vocabulary)
+        usual = Speaking()
+        gpt = networks.gpt
+        begin, advance = sampling.traced(gpt)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "waveform")])
+        def clone(waveform):
+            latents, speaker = averaged(*voice.pieces_cloned(waveform))
+            return {"latents": latents, "speaker": speaker}
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([], tf.string, "text"),
+                tf.TensorSpec([], tf.string, "language"),
+            ]
+        )
+        def tokens(text, language):
+            text = tf.strings.lower(text, encoding="utf-8")
+            text = tf.strings.strip(tf.strings.regex_replace(text, r"\s+", " "))
+            return self._graph_tokens(text, language)
+
+        @tf.function
+        def speak(
+            tokens,
+            latents,
+            speaker,
+            temperature=usual.temperature,
+            top_k=usual.top_k,
+            top_p=usual.top_p,
+            repetition_penalty=usual.repetition_penalty,
+            length_penalty=usual.length_penalty,
+            seed=usual.seed,
+        ):
+            size = tf.shape(tokens)[0]
+            fits = tf.debugging.Assert(
+                size <= gpt.max_text_tokens,
+                [f"a sentence may have {gpt.max_text_tokens} tokens, got", size],
+            )
+            with tf.control_dependencies([fits]):
+                most = most_codes(gpt, size)
+            settings = {
+                "temperature": temperature,
+                "top_k": top_k,
+                "top_p": top_p,
+                "repetition_penalty": repetition_penalty,
+                "length_penalty": length_penalty,
+                "seed": seed,
+            }
+            # One row, which is not said: the steps are traced for any number of rows.
+            rows = tf.compat.v1.placeholder_with_default(tokens[None], [None, None])
+            sizes = tf.compat.v1.placeholder_with_default(size[None], [None])
+            state = begin(latents, rows, sizes, most)
+            state = advance(state, settings, most)
+            codes = state["codes"][:, : state["lengths"][0]]
+            return {"waveform": voice.waveform_of(codes, speaker)[0]}
+
+        self.clone, self.tokens, self.speak = clone, tokens, speak
+        number, whole = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.int32)
+        config = networks.config.model
+        latents = [None, config.conditioning.latents, config.gpt.width]
+        self._spoken = speak.get_concrete_function(
+            tf.TensorSpec([None], tf.int32, "tokens"),
+            tf.TensorSpec(latents, tf.float32, "latents"),
+            tf.TensorSpec([1, config.speaker.size], tf.float32, "speaker"),
+            temperature=number,
+            top_k=whole,
+            top_p=number,
+            repetition_penalty=number,
+            length_penalty=number,
+            seed=whole,
+        )
+
+
+def export(voice: Voice, out: str | os.PathLike) -> Path:
+    """Writes the voice into the directory `out`, which must be new or empty."""
+    out = Path(os.path.abspath(out))
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"--out={out} exists; name a new directory, or delete it first")
+    module = ExportedVoice(voice)
+    facts = {
+        "sample_rate": voice.sample_rate,
+        "languages": list(voice.languages),
+        "vocoder": voice.vocoder,
+        "max_tokens": voice.networks.gpt.max_text_tokens,
+        "phonemes": voice.vocabulary.phonemes,
+    }
+    try:
+        tf.saved_model.save(module, str(out))
+        write_whole(out / "voice.json", json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
+    except OSError as error:
+        raise UserError(f"--out={out} cannot be written: {error.strerror}") from None
+    return out
+
+
+def _run(arguments: list[str]) -> None:
+    given = flags.FLAGS
+    if not given["verbosity"].present:
+        logging.set_verbosity(logging.INFO)
+    try:
+        if len(arguments) > 1:
+            raise UserError(f"{arguments[1]!r} is not a flag; the run is named with --checkpoint")
+        for name in ("checkpoint", "out"):
+            if not given[name].value:
+                raise UserError(f"--{name} is missing")
+        print(f"written to {export(Voice.load(given.checkpoint, given.vocoder), given.out)}")
+    except UserError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("checkpoint", None, "Directory of the training run, or a checkpoint in it.")
+    flags.DEFINE_string("out", None, "New directory for the SavedModel.")
+    flags.DEFINE_enum("vocoder", None, ["network", "griffin_lim"], "Default: the run's better one.")
+    app.run(_run)
