@@ -23,7 +23,7 @@ def split_text(
     """
     pieces = []
     for line in text.splitlines():
-        for sentence in _SENTENCE.split(normalise(line, language)):
+        for sentence in _parts(normalise(line, language), _SENTENCE):
             pieces += _fitting(sentence, lambda part: tokens_of(part) <= max_tokens, _BORDERS)
     pieces = [piece.strip() for piece in pieces if any(c.isalnum() for c in piece)]
     if not pieces:
@@ -44,11 +44,8 @@ def _fitting(text: str, fits: Callable[[str], bool], borders) -> list[str]:
             raise UserError(f"the text holds {text!r}, which alone is longer than the model reads")
         half = len(text) // 2
         return _fitting(text[:half], fits, borders) + _fitting(text[half:], fits, borders)
-    # Keep what stands between the parts with the part before it.
-    ends = [match.end() for match in border.finditer(text) if match.end() < len(text)]
-    parts = [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True) if a < b]
     pieces, held = [], ""
-    for part in parts:
+    for part in _parts(text, border):
         if held and fits(held + part):
             held += part
             continue
@@ -58,3 +55,9 @@ def _fitting(text: str, fits: Callable[[str], bool], borders) -> list[str]:
             *whole, held = _fitting(part, fits, finer)
             pieces += whole
     return [*pieces, held]
+
+
+def _parts(text: str, border: re.Pattern) -> list[str]:
+    """The text cut behind every border."""
+    ends = [match.end() for match in border.finditer(text)]
+    return [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True) if a < b]
