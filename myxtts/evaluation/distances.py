@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import librosa
 import numpy as np
 
 
@@ -22,3 +23,26 @@ def character_error(found: Sequence[str], wanted: Sequence[str]) -> float:
     """Edits per character of `wanted`, over all the texts together."""
     total = sum(edits(f, w) for f, w in zip(found, wanted, strict=True))
     return total / max(1, sum(map(len, wanted)))
+
+
+def mel_cepstral_distance(
+    found: np.ndarray, wanted: np.ndarray, power: float = 2.0, coefficients: int = 13
+) -> float:
+    """Decibels between two log-mels [frames, mels] once time is warped to bring them together.
+
+    The cepstra are cosine transforms of the log-mels without the 0th coefficient, which is
+    loudness; the distance is that of mel-cepstral distortion, (10 / ln 10) sqrt(2 sum of squares),
+    its mean over the path of dynamic time warping. In the embedded corpus a clip through
+    Griffin-Lim is 1 dB from itself, the same sentence by another voice 3 to 12 dB, another
+    sentence by the same voice 8 dB.
+    """
+    a, b = (_cepstra(mel, power, coefficients) for mel in (found, wanted))
+    costs, path = librosa.sequence.dtw(a, b, metric="euclidean")
+    return float(10 / np.log(10) * np.sqrt(2) * costs[-1, -1] / len(path))
+
+
+def _cepstra(mel: np.ndarray, power: float, coefficients: int) -> np.ndarray:
+    """[coefficients, frames]"""
+    amplitudes = np.asarray(mel, np.float64).T / power
+    transformed = librosa.feature.mfcc(S=amplitudes, n_mfcc=coefficients + 1, norm="ortho")
+    return transformed[1:] * np.sqrt(2 / len(amplitudes))

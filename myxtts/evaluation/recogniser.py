@@ -1,31 +1,44 @@
 """A small speech recogniser: log-mels to letters, by convolutions and CTC.
 
-    recogniser = Recogniser.load("recogniser/en")
+    recogniser = trained_recogniser("recogniser", "en")
     recogniser.transcribe([waveform], sample_rate=22050)  # ["the dusty bicycle ..."]
 
 It hears less than a second around each letter and knows no words or sentences, so it cannot guess
-what was mumbled. `recogniser_training` makes one from espeak-ng speech.
+what was mumbled. The first call trains it, in a quarter of an hour on one core, and keeps it in
+recogniser/en. The texts it was trained on are kept with it, so that no evaluation uses them.
 """
 
 import dataclasses
-import hashlib
-import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
-from myxtts import UserError
-from myxtts.config import AudioConfig, from_json, to_json, write_whole
-from myxtts.evaluation.waveforms import log_mels, resampled
+from myxtts.config import AudioConfig, BatchConfig, from_json, to_json
+from myxtts.corpus.embedded import EmbeddedConfig
+from myxtts.corpus.manifest import Corpus
+from myxtts.corpus.plan import BatchPlan
+from myxtts.evaluation.distances import character_error
+from myxtts.evaluation.learning import (
+    Lesson,
+    description_in,
+    give_weights,
+    is_taught,
+    learn,
+    mels_of,
+    taught,
+)
+from myxtts.evaluation.roughening import Roughening
+from myxtts.evaluation.sentences import read
+from myxtts.evaluation.waveforms import griffin_lim_waveforms, log_mels, resampled
 from myxtts.text.normalise import normalise
 
-_WEIGHTS, _DESCRIPTION, _TEXTS = "recogniser.weights.h5", "recogniser.json", "texts.txt"
 _BATCH = 16
 
 
@@ -41,6 +54,11 @@ class RecogniserConfig:
     audio: AudioConfig = AudioConfig()
 
 
+def lesson_in(language: str) -> Lesson:
+    speech = EmbeddedConfig(100.0, 40, (language,), seed=910_001, first_voice=200)
+    return Lesson(speech, steps=3500)
+
+
 def letters_of(text: str, language: str) -> str:
     """What can be heard of a text: its normal form without punctuation marks."""
     kept = (
@@ -54,7 +72,7 @@ def make_network(config: RecogniserConfig) -> keras.Model:
     """mel [B, M, mels] -> logits [B, ceil(M / 2), 1 + letters]."""
     layers = keras.layers
     mel = keras.Input((None, config.audio.n_mels), dtype="float32")
-    x = layers.Rescaling(1 / 4, 1.5)(mel)  # espeak's log-mels have mean -6 and deviation 4
+    x = layers.Rescaling(1 / 4, 1.5)(mel)  # log-mels of speech have mean -6 and deviation 4
     x = layers.Conv1D(config.width, config.kernel, strides=2, padding="same")(x)
     for _ in range(config.layers):
         y = layers.LayerNormalization()(x)
@@ -67,7 +85,7 @@ def make_network(config: RecogniserConfig) -> keras.Model:
 
 
 class Recogniser:
-    """A trained network with its letters, and the texts it was trained on."""
+    """A network with its letters; `texts` are those it was trained on."""
 
     def __init__(self, config: RecogniserConfig, network: keras.Model, texts: Iterable[str] = ()):
         self.config, self.network = config, network
@@ -75,76 +93,118 @@ class Recogniser:
 
     def transcribe(self, waveforms: Sequence[np.ndarray], sample_rate: int) -> list[str]:
         """The letters heard in float waveforms of any length."""
+        rate = self.config.audio.sample_rate
         order = np.argsort([len(waveform) for waveform in waveforms])
         written = [""] * len(waveforms)
         for start in range(0, len(order), _BATCH):
             chosen = order[start : start + _BATCH]
-            rate = self.config.audio.sample_rate
             clips = [resampled(waveforms[i], sample_rate, rate) for i in chosen]
             for i, text in zip(chosen, self._read(clips), strict=True):
                 written[i] = text
         return written
 
+    def error(self, waveforms: Sequence[np.ndarray], sample_rate: int, texts: list[str]) -> float:
+        """Character error of what is heard against what was to be said."""
+        wanted = [letters_of(text, self.config.language) for text in texts]
+        return character_error(self.transcribe(waveforms, sample_rate), wanted)
+
     def _read(self, clips: list[np.ndarray]) -> list[str]:
         mel, mel_lengths = log_mels(clips, self.config.audio)
-        logits = self.network(mel, training=False)
         (found,), _ = tf.nn.ctc_greedy_decoder(
-            tf.transpose(logits, [1, 0, 2]), self.logit_lengths(mel_lengths), blank_index=0
+            tf.transpose(self.network(mel, training=False), [1, 0, 2]),
+            _logit_lengths(mel_lengths),
+            blank_index=0,
         )
         rows = tf.sparse.to_dense(found, default_value=0).numpy()
         letters = np.array(["", *self.config.letters])
         return [" ".join("".join(letters[row]).split()) for row in rows]
 
-    @staticmethod
-    def logit_lengths(mel_lengths: tf.Tensor) -> tf.Tensor:
-        return (mel_lengths + 1) // 2
 
-    def save(self, directory: str | os.PathLike, result: dict | None = None) -> None:
-        """Weights first and the description last: with it, everything is there. `result` is what
-        shall be known of the training."""
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        partial = directory / f"{os.getpid()}.partial.weights.h5"
-        self.network.save_weights(partial)
-        os.replace(partial, directory / _WEIGHTS)
-        write_whole(directory / _TEXTS, "".join(f"{text}\n" for text in sorted(self.texts)))
-        description = {
-            "config": to_json(self.config),
-            "digest": _digest(directory / _WEIGHTS),
-            "result": result or {},
-        }
-        write_whole(
-            directory / _DESCRIPTION, json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+def trained_recogniser(
+    directory: str | os.PathLike, language: str, lesson: Lesson | None = None
+) -> Recogniser:
+    """The recogniser in `directory/language`; where there is none yet it is trained first."""
+    place = Path(directory) / language
+    if not is_taught(place):
+        lesson = lesson or lesson_in(language)
+        taught(place, lesson, lambda corpus: _teach(corpus, language, lesson))
+    description = description_in(place)
+    config = from_json(RecogniserConfig, description["config"], str(place))
+    network = make_network(config)
+    give_weights(place, {"recogniser": network})
+    return Recogniser(config, network, description["texts"])
+
+
+def _teach(corpus: Corpus, language: str, lesson: Lesson) -> tuple[dict, dict]:
+    corpus, held_out = corpus.split(lesson.held_out)
+    texts = [letters_of(text, language) for text in corpus.texts]
+    config = RecogniserConfig(language, "".join(sorted(set("".join(texts)))))
+    network = make_network(config)
+
+    def loss_of(mel, mel_lengths, labels, label_lengths, seed):
+        rows = tf.SparseTensor(
+            tf.where(tf.sequence_mask(label_lengths)),
+            labels,
+            tf.cast([tf.shape(label_lengths)[0], tf.reduce_max(label_lengths)], tf.int64),
         )
+        logits = tf.transpose(network(Roughening()(mel, seed), training=True), [1, 0, 2])
+        lengths = _logit_lengths(mel_lengths)
+        losses = tf.nn.ctc_loss(rows, logits, None, lengths, blank_index=0)
+        return tf.reduce_mean(losses / tf.cast(label_lengths, tf.float32))
 
-    @classmethod
-    def load(cls, directory: str | os.PathLike) -> "Recogniser":
-        directory = Path(directory)
-        try:
-            description = json.loads((directory / _DESCRIPTION).read_text(encoding="utf-8"))
-            values, digest = description["config"], description["digest"]
-            texts = (directory / _TEXTS).read_text(encoding="utf-8").splitlines()
-            found = _digest(directory / _WEIGHTS)
-        except FileNotFoundError as error:
-            raise UserError(
-                f"{error.filename} does not exist; there is no trained recogniser in {directory}"
-            ) from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{directory} does not hold a recogniser: {error!r}") from None
-        if found != digest:
-            raise UserError(
-                f"{directory / _WEIGHTS} is damaged or of another training (its digest is not the "
-                f"one in {_DESCRIPTION}); remove {directory} to have it trained anew"
-            )
-        config = from_json(RecogniserConfig, values, str(directory / _DESCRIPTION))
-        network = make_network(config)
-        network.load_weights(directory / _WEIGHTS)
-        return cls(config, network, texts)
-
-    @staticmethod
-    def is_in(directory: str | os.PathLike) -> bool:
-        return (Path(directory) / _DESCRIPTION).is_file()
+    loss = learn(network, loss_of, _batches(config, corpus, texts, lesson), lesson)
+    recogniser = Recogniser(config, network)
+    clips = [read(path)[0] for path in held_out.paths]
+    rebuilt = griffin_lim_waveforms(*log_mels(clips, config.audio), config.audio)
+    rate = config.audio.sample_rate
+    description = {
+        "config": to_json(config),
+        "texts": sorted(corpus.texts),
+        "loss": loss,
+        "held_out_clips": len(held_out),
+        "character_error": recogniser.error(clips, rate, held_out.texts),
+        "character_error_griffin_lim": recogniser.error(rebuilt, rate, held_out.texts),
+    }
+    logging.info(
+        "the recogniser is trained: character error %.3f on %d held-out clips, %.3f on what "
+        "Griffin-Lim makes of them",
+        description["character_error"],
+        len(held_out),
+        description["character_error_griffin_lim"],
+    )
+    return description, {"recogniser": network}
 
 
-def _digest(path: Path) -> str:
-    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+def _batches(
+    config: RecogniserConfig, corpus: Corpus, texts: list[str], lesson: Lesson
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """(mel, mel_lengths, labels one after the other, label_lengths) without end."""
+    audio = config.audio
+    classes = {letter: i + 1 for i, letter in enumerate(config.letters)}
+    labels = [np.array([classes[letter] for letter in text], np.int32) for text in texts]
+    mels = mels_of(corpus, audio, lesson.griffin_lim_share)
+    settings = BatchConfig(lesson.batch_size, seed=lesson.speech.seed)
+    plan = BatchPlan(corpus.samples, corpus.speaker_ids, corpus.language_ids, settings, audio)
+
+    def endless():
+        epoch = 0
+        while True:
+            this = plan.epoch(epoch)
+            for clips, bucket in zip(this.clips, this.bucket, strict=True):
+                shape = [len(clips), plan.bucket_frames[bucket], audio.n_mels]
+                mel = np.full(shape, np.log(audio.log_floor), np.float32)
+                for row, clip in zip(mel, clips, strict=True):
+                    row[: len(mels[clip])] = mels[clip]
+                yield (
+                    mel,
+                    np.array([len(mels[clip]) for clip in clips], np.int32),
+                    np.concatenate([labels[clip] for clip in clips]),
+                    np.array([len(labels[clip]) for clip in clips], np.int32),
+                )
+            epoch += 1
+
+    return endless()
+
+
+def _logit_lengths(mel_lengths: tf.Tensor) -> tf.Tensor:
+    return (mel_lengths + 1) // 2

@@ -1,0 +1,130 @@
+"""Sentences for a trained voice to say, each with a recording of it and references to clone.
+
+For the voices of an embedded corpus they are new ones, recorded by espeak-ng with the settings of
+the voice; for any other corpus they are its held-out clips.
+"""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from myxtts import UserError
+from myxtts.corpus.embedded import EmbeddedClip, Voice
+from myxtts.corpus.manifest import Corpus
+from myxtts.corpus.sentences import LANGUAGES, different_sentences
+from myxtts.corpus.workers import WorkerDied, default_workers, in_order
+
+_EMBEDDED_NAME = re.compile(r"voice(\d{3,})")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """Paths of `recording` and `references` are of WAV files; the references say other texts."""
+
+    text: str
+    language: str
+    speaker: str
+    recording: str
+    references: tuple[str, ...]
+
+
+def embedded_voices(speakers: Iterable[str], languages: Iterable[str]) -> list[Voice] | None:
+    """The espeak-ng voices that these speakers are; None where they are others."""
+    numbers = [_EMBEDDED_NAME.fullmatch(name) for name in speakers]
+    if not all(numbers) or not set(languages) <= set(LANGUAGES):
+        return None
+    return [Voice.number(int(match[1])) for match in numbers]
+
+
+def new_sentences(
+    directory: Path,
+    voices: Sequence[Voice],
+    languages: Sequence[str],
+    count: int,
+    *,
+    known: Iterable[str] = (),
+    seed: int = 920_001,
+    references: int = 2,
+) -> list[Sentence]:
+    """`count` sentences that are not among the `known`, by all voices and languages in turn.
+
+    The clips are made in `directory`; those that are there are kept.
+    """
+    known = set(known)
+    texts = {
+        language: (text for text in different_sentences(language, seed) if text not in known)
+        for language in languages
+    }
+    pairs = [(language, voice) for voice in voices for language in languages]
+    said = list(itertools.islice(itertools.cycle(pairs), count))
+    cloned = [pair for pair in pairs if pair in set(said)]
+    try:
+        clips = [
+            EmbeddedClip(next(texts[language]), language, voice)
+            for language, voice in said + [pair for pair in cloned for _ in range(references)]
+        ]
+    except StopIteration:
+        raise UserError(
+            f"there are not {count} new sentences in {', '.join(languages)}; ask for fewer"
+        ) from None
+    paths = _recorded(directory, clips)
+    of_pair = {
+        pair: tuple(paths[count + i * references : count + (i + 1) * references])
+        for i, pair in enumerate(cloned)
+    }
+    return [
+        Sentence(clip.text, clip.language, clip.voice.name, path, of_pair[pair])
+        for clip, path, pair in zip(clips[:count], paths, said, strict=False)
+    ]
+
+
+def _recorded(directory: Path, clips: Sequence[EmbeddedClip]) -> list[str]:
+    tasks = (
+        (clip, None if (directory / clip.file_name).is_file() else dataclasses.asdict(clip))
+        for clip in clips
+    )
+    settings = {"directory": str(directory)}
+    for clip, answer in in_order("myxtts.corpus.embedded", settings, tasks, default_workers()):
+        if isinstance(answer, WorkerDied) or (answer and "samples" not in answer):
+            raise UserError(
+                f"espeak-ng could not say {clip.text!r} as {directory / clip.file_name}: {answer}"
+            )
+    return [str(directory / clip.file_name) for clip in clips]
+
+
+def held_out_sentences(training: Corpus, held_out: Corpus, count: int) -> list[Sentence]:
+    """Clips of `held_out`, spread over all of it; references are training clips of the speaker
+    (clips that were held out as well, for a speaker that has none there)."""
+    chosen = np.unique(np.linspace(0, len(held_out) - 1, min(count, len(held_out))).astype(int))
+    sentences = []
+    for i in chosen:
+        speaker = held_out.speaker_ids[i]
+        others = [
+            corpus.paths[j]
+            for corpus in (training, held_out)
+            for j in np.flatnonzero(corpus.speaker_ids == speaker)
+            if corpus.paths[j] != held_out.paths[i]
+        ]
+        # A speaker with a single clip can be cloned from nothing else.
+        references = tuple(others[:2]) or (held_out.paths[i],)
+        sentences.append(
+            Sentence(
+                held_out.texts[i],
+                held_out.language_of(i),
+                held_out.speakers[speaker],
+                held_out.paths[i],
+                references,
+            )
+        )
+    return sentences
+
+
+def read(path: str) -> tuple[np.ndarray, int]:
+    """A clip as float32 mono samples, and its sample rate."""
+    samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    return samples.mean(1), rate
