@@ -1,6 +1,8 @@
 """What the loop knows of a stage: its networks, its losses, and what happens on the data device."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 import keras
 import tensorflow as tf
@@ -18,6 +20,16 @@ class Surroundings:
     run: RunDirectory
     text_tokens: int
     precision: str = "float32"
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Networks made here compute in float32, as they will in synthesis."""
+        policy = keras.config.dtype_policy()
+        keras.config.set_dtype_policy("float32")
+        try:
+            yield
+        finally:
+            keras.config.set_dtype_policy(policy)
 
 
 class Stage:

@@ -1,18 +1,42 @@
 """`Trainer`: tokenizer, then GPT, then vocoder, from a corpus to a voice."""
 
 import dataclasses
+import fcntl
+import hashlib
+import json
 import os
 from collections.abc import Sequence
 
+import keras
 import tensorflow as tf
+from absl import logging
 
+from dual_device_strategy import Monitor
+from myxtts import UserError
+from myxtts.config import save_config
 from myxtts.corpus.manifest import Corpus
 from myxtts.text.vocabulary import Vocabulary
-from myxtts.training.config import TrainConfig
+from myxtts.training.budget import Budget
+from myxtts.training.config import STAGES, TrainConfig
+from myxtts.training.data import StageData
+from myxtts.training.exhibited import exhibits_of
+from myxtts.training.final_report import write_report
+from myxtts.training.interruption import Interruption
+from myxtts.training.loop import Loop
+from myxtts.training.precision import chosen_precision, policy_of
+from myxtts.training.reports import Board
+from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stage import Stage, Surroundings
+from myxtts.training.stage_gpt import GptStage
+from myxtts.training.stage_run import StageRun, TrainingFailed
+from myxtts.training.stage_tokenizer import TokenizerStage
+from myxtts.training.stage_vocoder import VocoderStage
 
+__all__ = ["Report", "Trainer", "TrainingFailed"]
 
-class TrainingFailed(Exception):
-    """The training itself went wrong (commands exit with code 2): numbers that are not finite."""
+_STAGES: dict[str, type[Stage]] = {
+    stage.name: stage for stage in (TokenizerStage, GptStage, VocoderStage)
+}
 
 
 @dataclasses.dataclass
@@ -50,11 +74,13 @@ class Trainer:
       validation: held-out clips with the same speaker and language ids, or None.
       vocabulary: made of the corpus. It must be the one of the run where that exists already.
       strategy: None for the one in scope, or none.
-      monitor: watch steps and devices, see `dual_device_strategy.monitor`.
-      evaluation_texts: (text, language) pairs that are spoken every `sample_steps`.
+      monitor: watch steps and devices, see `dual_device_strategy.Monitor` (not without a
+        strategy).
+      evaluation_texts: (text, language) pairs that are spoken every `sample_steps`; by default
+        the texts of two held-out clips.
       progress: show a progress bar.
 
-    `run` raises `UserError` (one sentence; exit code 1) and `TrainingFailed` (exit code 2).
+    Both raise `UserError` (one sentence; exit code 1), `run` also `TrainingFailed` (exit code 2).
     """
 
     def __init__(
@@ -70,11 +96,181 @@ class Trainer:
         evaluation_texts: Sequence[tuple[str, str]] = (),
         progress: bool = True,
     ):
-        raise NotImplementedError
+        self.config, self.directory = config, RunDirectory(run_dir)
+        self.corpus, self.vocabulary = corpus, vocabulary
+        self.validation = validation if validation is not None and len(validation) else None
+        self.strategy = strategy or tf.distribute.get_strategy()
+        if self.strategy.num_replicas_in_sync != 1:
+            raise UserError(
+                f"{type(self.strategy).__name__} has {self.strategy.num_replicas_in_sync} "
+                "replicas and this training needs a strategy with one; give it a single device"
+            )
+        self._has_strategy = self.strategy.extended is not tf.distribute.get_strategy().extended
+        self._has_strategy |= tf.distribute.has_strategy()
+        self._monitors = monitor and self._has_strategy
+        self._texts, self._progress = tuple(evaluation_texts), progress
+        self._prepare_directory()
 
     def run(self, stages: Sequence[str] | None = None) -> Report:
         """Trains `stages` (all by default), one after the other; those done are skipped.
 
         SIGINT and SIGTERM save and return.
         """
-        raise NotImplementedError
+        stages = _in_order(stages)
+        results, watched = {}, {}
+        with Interruption() as interruption, self._locked():
+            for stage in stages:
+                result = self.directory.result(stage)
+                if result is None:
+                    self._need_before(stage)
+                    result, watched[stage] = self._train(stage, stages, interruption)
+                else:
+                    self._refuse_other_base(stage, result)
+                    logging.info("%s: done already, %s", stage, self.directory.stage(stage))
+                if result is None:
+                    return Report(False, interruption.signal, results, "")
+                results[stage] = result
+            text = write_report(self.directory, self.config, watched)
+        return Report(True, None, results, text)
+
+    def _train(self, stage: str, stages: Sequence[str], interruption: Interruption):
+        """`(result or None, the monitor's report)`"""
+        config, directory = self.config, self.directory
+        data = StageData.training(stage, self.corpus, self.vocabulary, config)
+        held_out = None
+        if self.validation is not None:
+            held_out = StageData.held_out(stage, self.validation, self.vocabulary, config)
+        spent = {s: r["seconds"] for s in stages if (r := directory.result(s)) is not None}
+        budget = Budget(config, stage, stages, spent, data.plan.batches_per_epoch)
+        precision = chosen_precision(config.precision)
+        logging.info(
+            "%s: %d clips, %s; one trace serves all shapes", stage, len(data.corpus), data.shapes()
+        )
+        monitor = None
+        if self._monitors:
+            # Made first: it has the batches on their way counted.
+            monitor = Monitor(
+                self.strategy,
+                json_file=directory.monitor_file(stage),
+                log_dir=directory.events / stage,
+            )
+        try:
+            # Initial weights are a function of the seed and the stage.
+            keras.utils.set_random_seed(config.seed * len(STAGES) + STAGES.index(stage))
+            before = keras.config.dtype_policy()
+            keras.config.set_dtype_policy(policy_of(precision))
+            try:
+                with self.strategy.scope():
+                    at = Surroundings(config, directory, len(self.vocabulary), precision)
+                    made = _STAGES[stage](at)
+                    loop = Loop(self.strategy, made, config, precision)
+            finally:
+                keras.config.set_dtype_policy(before)
+            board = Board(directory.events, stage)
+            stage_run = StageRun(
+                made,
+                loop,
+                data,
+                held_out,
+                budget,
+                config,
+                directory,
+                identity=self._identity(stage, precision, data),
+                exhibits=exhibits_of(
+                    self.strategy,
+                    config,
+                    self.validation or self.corpus,
+                    self.vocabulary,
+                    self._texts,
+                    board,
+                    directory.samples / stage,
+                ),
+                board=board,
+                monitor=monitor,
+                progress_bar=self._progress,
+            )
+            return stage_run.train(interruption), monitor and monitor.close()
+        finally:
+            if monitor is not None:
+                monitor.close()
+
+    def _identity(self, stage: str, precision: str, data: StageData) -> dict:
+        """What else a checkpoint must agree with."""
+        identity = {
+            "vocabulary": _fingerprint(self.vocabulary),
+            "corpus": data.corpus.fingerprint,
+            "precision": precision,
+        }
+        if stage != "tokenizer":
+            identity["tokenizer"] = self.directory.result("tokenizer")["weights"]
+        return identity
+
+    def _need_before(self, stage: str) -> None:
+        for needed in STAGES[: STAGES.index(stage)]:
+            # The vocoder needs no GPT.
+            if needed == "tokenizer" and self.directory.result(needed) is None:
+                raise UserError(
+                    f"the stage {stage} needs the result of the stage {needed}, which is not in "
+                    f"{self.directory.stage(needed)}; train {needed} first"
+                )
+
+    def _refuse_other_base(self, stage: str, result: dict) -> None:
+        tokenizer = self.directory.result("tokenizer")
+        used = result.get("identity", {}).get("tokenizer")
+        if stage != "tokenizer" and (tokenizer is None or used != tokenizer["weights"]):
+            raise UserError(
+                f"the {stage} in {self.directory.stage(stage)} was trained with another tokenizer "
+                "than the one there is now; delete that directory to train it anew"
+            )
+
+    def _prepare_directory(self) -> None:
+        directory = self.directory
+        try:
+            for path in (directory.path / "checkpoints", directory.samples, directory.events):
+                path.mkdir(parents=True, exist_ok=True)
+            if directory.vocabulary_file.exists():
+                if directory.vocabulary() != self.vocabulary:
+                    raise UserError(
+                        f"the vocabulary of {directory.path} is another one than that of this "
+                        "corpus; give the corpus the run began with, or another run directory"
+                    )
+            else:
+                self.vocabulary.save(directory.vocabulary_file)
+            if directory.config_file.exists():
+                theirs = directory.config().model
+                if theirs != self.config.model:
+                    raise UserError(
+                        f"{directory.config_file} has other sizes of networks than were asked for; "
+                        "give the same ones, or another run directory"
+                    )
+            save_config(self.config, directory.config_file)
+        except OSError as error:
+            raise UserError(
+                f"the run directory {directory.path} cannot be written: {error.strerror}; "
+                "name another place, or make it writable"
+            ) from None
+
+    def _locked(self):
+        """Two trainings in one directory would overwrite each other's checkpoints."""
+        file = open(self.directory.path / ".lock", "w")  # noqa: SIM115
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise UserError(
+                f"another training is running in {self.directory.path}; wait for it, stop it, or "
+                "give another run directory"
+            ) from None
+        return file
+
+
+def _in_order(stages: Sequence[str] | None) -> tuple[str, ...]:
+    unknown = [stage for stage in stages or () if stage not in STAGES]
+    if unknown:
+        raise UserError(f"there is no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
+    return tuple(stage for stage in STAGES if stages is None or stage in stages)
+
+
+def _fingerprint(vocabulary: Vocabulary) -> str:
+    values = (vocabulary.languages, vocabulary.characters, vocabulary.merges, vocabulary.phonemes)
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]

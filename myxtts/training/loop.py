@@ -1,0 +1,188 @@
+"""Many steps in one call of a tf.function; what they came to is read now and then."""
+
+import tensorflow as tf
+
+from myxtts.model.layers import seed_of
+from myxtts.training.config import TrainConfig
+from myxtts.training.optimizer import Learner
+from myxtts.training.precision import LossScale
+from myxtts.training.stage import Stage
+
+_FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
+# Columns before the stage's own figures; (epoch, batch) is the last batch of the step.
+COLUMNS = ("counts", "learning_rate", "wait_seconds", "epoch", "batch")
+
+
+class Loop:
+    """The steps of a stage, on the device of the strategy, with no look at them from the host.
+
+    Make it in the strategy's scope. What is kept of the last `log_steps` steps is in `records`,
+    one row each; reading it waits for the device.
+    """
+
+    def __init__(
+        self, strategy: tf.distribute.Strategy, stage: Stage, config: TrainConfig, precision: str
+    ):
+        self.strategy, self.stage, self.config = strategy, stage, config
+        self.columns = (*COLUMNS, *stage.parts, *(f"{n}_norm" for n in stage.learners))
+        self.step = _state(0, tf.int64)
+        self.planned = _state(0, tf.int64)
+        self.loss_scale = LossScale(precision)
+        self._records = _state(tf.zeros([config.log_steps, len(self.columns)], tf.float64))
+        self._held_out = _state(tf.zeros([len(stage.held_out) + 1], tf.float64))
+        if config.grad_accum > 1:
+            self._sums = {
+                name: [_state(tf.zeros(v.shape)) for v in learner.variables]
+                for name, learner in stage.learners.items()
+            }
+            self._figures = _state(tf.zeros([len(stage.parts)]))
+        # Codebooks and the like, which change while a loss is computed.
+        self._states = [
+            v.value
+            for network in (stage.networks | stage.helpers).values()
+            for v in network.non_trainable_variables
+        ]
+        self._calls = {}
+
+    def variables(self) -> list:
+        """What is to be saved beside networks and optimizers."""
+        return [self.step, self.planned, *self.loss_scale.variables()]
+
+    def run(self, iterator, steps: int, phase: int) -> None:
+        """`steps` steps with the next batches of the iterator."""
+        if phase not in self._calls:
+            self._calls[phase] = tf.function(
+                lambda iterator, steps: self._run(iterator, steps, phase), autograph=True
+            )
+        self._calls[phase](iterator, tf.constant(steps))
+
+    def records(self, first: int, last: int) -> list[dict]:
+        """The figures of the steps from `first` up to, not including, `last`."""
+        rows = self._records.numpy()
+        return [
+            dict(zip(self.columns, rows[step % len(rows)].tolist(), strict=True))
+            for step in range(first, last)
+        ]
+
+    def evaluate(self, iterator, batches: int) -> dict[str, float]:
+        """The mean figures over the clips of so many batches."""
+        self._held_out.assign(tf.zeros_like(self._held_out))
+        self._evaluate(iterator, tf.constant(batches))
+        *sums, clips = self._held_out.numpy().tolist()
+        return {n: s / max(clips, 1.0) for n, s in zip(self.stage.held_out, sums, strict=True)}
+
+    def swap_averages(self) -> None:
+        """Puts the averaged weights in the networks' place, or back."""
+        for learner in self.stage.learners.values():
+            for variable, average in learner.pairs():
+                value = tf.identity(variable)
+                variable.assign(tf.identity(average))
+                average.assign(value)
+
+    def _run(self, iterator, steps, phase):
+        for _ in tf.range(steps):
+            if self.config.grad_accum == 1:
+                batch, waited = _next(iterator)
+                self.strategy.run(self._step, args=(batch, waited, phase))
+            else:
+                waited = tf.zeros([], tf.float64)
+                for _ in tf.range(self.config.grad_accum - 1):
+                    batch, more = _next(iterator)
+                    self.strategy.run(self._add, args=(batch, phase))
+                    waited += more
+                batch, more = _next(iterator)
+                self.strategy.run(self._step, args=(batch, waited + more, phase))
+
+    def _gradients(self, batch, phase):
+        """`(scaled gradients by learner, figures)` of one batch."""
+        with tf.GradientTape(persistent=True) as tape:
+            losses, figures = self.stage.losses(batch, seed_of(batch["key"]), phase)
+            scaled = {name: loss * self.loss_scale.scale for name, loss in losses.items()}
+        gradients = {
+            name: self.stage.learners[name].gradients(tape, loss) for name, loss in scaled.items()
+        }
+        zero = tf.zeros([])
+        figures = tf.stack([tf.cast(figures.get(n, zero), tf.float32) for n in self.stage.parts])
+        return gradients, figures
+
+    def _add(self, batch, phase):
+        """One of the batches of a step of several."""
+        gradients, figures = self._gradients(batch, phase)
+        for name, found in gradients.items():
+            for total, gradient in zip(self._sums[name], found, strict=True):
+                total.assign_add(gradient)
+        self._figures.assign_add(figures)
+
+    def _step(self, batch, waited, phase):
+        before = [tf.identity(state) for state in self._states]
+        gradients, figures = self._gradients(batch, phase)
+        if self.config.grad_accum > 1:
+            gradients, figures = self._with_sums(gradients, figures)
+        scale = 1.0 / (self.config.grad_accum * self.loss_scale.scale)
+        norms = {name: tf.linalg.global_norm(found) * scale for name, found in gradients.items()}
+        sane = tf.reduce_all(tf.math.is_finite([*norms.values(), *tf.unstack(figures)]))
+        counts = tf.cast(sane, tf.float32)
+        rates = []
+        for name, found in gradients.items():
+            learner: Learner = self.stage.learners[name]
+            rates.append(
+                learner.learn(
+                    [g * scale for g in found] if self._scaled else found,
+                    norms[name],
+                    counts,
+                    self.step,
+                    self.planned,
+                )
+            )
+        for state, value in zip(self._states, before, strict=True):
+            state.assign(tf.where(sane, tf.convert_to_tensor(state), value))
+        self.loss_scale.follow(counts)
+        key = batch["key"][-1]
+        row = [counts, rates[0], waited, key[1], key[2], *tf.unstack(figures)]
+        row += [norms.get(name, tf.zeros([])) for name in self.stage.learners]
+        row = tf.stack([tf.cast(value, tf.float64) for value in row])
+        place = (
+            tf.range(self._records.shape[0], dtype=tf.int64) == self.step % self.config.log_steps
+        )
+        self._records.assign(tf.where(place[:, None], row, tf.convert_to_tensor(self._records)))
+        self.step.assign_add(1)
+
+    @property
+    def _scaled(self) -> bool:
+        return self.config.grad_accum > 1 or self.loss_scale.active
+
+    def _with_sums(self, gradients, figures):
+        """This batch's and those of `_add`, which begins anew."""
+        for name, found in gradients.items():
+            sums = self._sums[name]
+            gradients[name] = [g + tf.identity(s) for g, s in zip(found, sums, strict=True)]
+            for total in sums:
+                total.assign(tf.zeros_like(total))
+        figures = (figures + tf.identity(self._figures)) / self.config.grad_accum
+        self._figures.assign(tf.zeros_like(self._figures))
+        return gradients, figures
+
+    @tf.function
+    def _evaluate(self, iterator, batches):
+        for _ in tf.range(batches):
+            batch, _ = _next(iterator)
+            self.strategy.run(self._add_held_out, args=(batch,))
+
+    def _add_held_out(self, batch):
+        clips = tf.cast(tf.shape(batch["key"])[0], tf.float64)
+        figures = self.stage.evaluate(batch)
+        row = [tf.cast(figures[name], tf.float64) * clips for name in self.stage.held_out]
+        self._held_out.assign_add(tf.stack([*row, clips]))
+
+
+def _next(iterator):
+    """The next batch, and how many seconds the host waited for it."""
+    asked = tf.timestamp()
+    with tf.control_dependencies([asked]):
+        batch = next(iterator)
+    with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+        return batch, tf.timestamp() - asked
+
+
+def _state(value, dtype=None) -> tf.Variable:
+    return tf.Variable(value, dtype=dtype, trainable=False, aggregation=_FIRST)

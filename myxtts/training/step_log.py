@@ -1,0 +1,58 @@
+"""steps.jsonl: the figures of every step of a run, which a resumed run goes on with."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+from myxtts import UserError
+
+
+class StepLog:
+    """Appends lines; what was written of steps after the one a stage continues from is dropped,
+    because those steps are made again."""
+
+    def __init__(self, path: Path, stage: str, step: int):
+        self._path, self._stage = path, stage
+        partial = path.with_name(f"{path.name}.partial")
+        with _told(path):
+            with open(partial, "w", encoding="utf-8") as file:
+                for line in read_steps(path):
+                    if line["stage"] != stage or line["step"] < step:
+                        file.write(json.dumps(line) + "\n")
+            os.replace(partial, path)
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+
+    def write(self, first: int, records: list[dict]) -> None:
+        with _told(self._path):
+            for number, record in enumerate(records, first):
+                line = {"stage": self._stage, "step": number, **record}
+                self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_steps(path: Path) -> list[dict]:
+    """The lines that are whole; a process that was killed may have left half a one."""
+    lines = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                continue
+    return [line for line in lines if isinstance(line, dict) and {"stage", "step"} <= line.keys()]
+
+
+@contextlib.contextmanager
+def _told(path: Path):
+    """Turns a full or read-only disk into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written: {error.strerror}; make room or make it writable, and "
+            "start the same command again"
+        ) from None
