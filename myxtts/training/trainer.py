@@ -32,9 +32,9 @@ from myxtts.training.stage_run import StageRun, TrainingFailed
 from myxtts.training.stage_tokenizer import TokenizerStage
 from myxtts.training.stage_vocoder import VocoderStage
 
-__all__ = ["Report", "Trainer", "TrainingFailed"]
+__all__ = ["STAGE_CLASSES", "Report", "Trainer", "TrainingFailed"]
 
-_STAGES: dict[str, type[Stage]] = {
+STAGE_CLASSES: dict[str, type[Stage]] = {
     stage.name: stage for stage in (TokenizerStage, GptStage, VocoderStage)
 }
 
@@ -162,7 +162,7 @@ class Trainer:
             try:
                 with self.strategy.scope():
                     at = Surroundings(config, directory, len(self.vocabulary), precision)
-                    made = _STAGES[stage](at)
+                    made = STAGE_CLASSES[stage](at)
                     loop = Loop(self.strategy, made, config, precision)
             finally:
                 keras.config.set_dtype_policy(before)
