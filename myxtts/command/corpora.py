@@ -34,6 +34,8 @@ class Clips:
             place.mkdir(parents=True, exist_ok=True)
             for name in ("manifest.tsv", "corpus.json", "rejected.tsv", "summary.txt"):
                 shutil.copyfile(prepared / name, place / name)
+            # The manifest's paths lead from there to the clips.
+            write_whole(place / "prepared.txt", f"{prepared.resolve()}\n")
         if self.validation is not None:
             paths = "".join(f"{path}\n" for path in self.validation.paths)
             write_whole(run.manifests / "held_out.txt", paths)
