@@ -21,6 +21,9 @@ from myxtts.corpus.workers import WorkerDied, default_workers, in_order
 
 _EMBEDDED_NAME = re.compile(r"voice(\d{3,})")
 
+# Characters of some three seconds of speech, which is what a reference should have.
+_LONG = 45
+
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
@@ -62,12 +65,12 @@ def new_sentences(
     }
     pairs = [(language, voice) for voice in voices for language in languages]
     said = list(itertools.islice(itertools.cycle(pairs), count))
-    cloned = [pair for pair in pairs if pair in set(said)]
+    cloned = pairs[:count]
     try:
-        clips = [
-            EmbeddedClip(next(texts[language]), language, voice)
-            for language, voice in said + [pair for pair in cloned for _ in range(references)]
-        ]
+        clips = [EmbeddedClip(next(texts[language]), language, voice) for language, voice in said]
+        for language, voice in cloned:
+            long = (text for text in texts[language] if len(text) >= _LONG)
+            clips += [EmbeddedClip(next(long), language, voice) for _ in range(references)]
     except StopIteration:
         raise UserError(
             f"there are not {count} new sentences in {', '.join(languages)}; ask for fewer"

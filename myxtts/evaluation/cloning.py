@@ -1,0 +1,100 @@
+"""Does it sound like its reference: voices the run never heard, told apart by a judge of its own.
+
+    rows = cloning(Voice.load("RUN"), sentences, trained_voice_judge("recogniser"))
+
+Every clip is compared with the references of all the voices; what counts is of how many of the
+other voices it is further away than of its own. How well recordings do is the ceiling, as the
+voices may be too alike for the judge; what the tokenizer leaves of them comes next.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from myxtts.evaluation.intelligibility import cloned_voices, save_speech, through_codes
+from myxtts.evaluation.sentences import Sentence, read
+from myxtts.evaluation.speakers import VoiceJudge, others_beaten
+from myxtts.evaluation.waveforms import resampled
+from myxtts.model.voice import Speaking, Voice
+
+
+@dataclasses.dataclass(frozen=True)
+class Cloned:
+    """One way to the waveform: `recorded`, `tokenizer` (recorded, through codes) or `generated`.
+
+    `clips_nearer` is the share of clips nearer to their own reference than to nine in ten of the
+    other voices', `voices_nearer` the share of voices of whose clips the mean vector is; `beaten`
+    is the mean share of other voices that a clip is further from; `own` and `others` are mean
+    cosines with its own reference and with the other voices'.
+    """
+
+    way: str
+    clips_nearer: float
+    voices_nearer: float
+    beaten: float
+    own: float
+    others: float
+
+
+def cloning(
+    voice: Voice,
+    sentences: Sequence[Sentence],
+    judge: VoiceJudge,
+    speaking: Speaking | None = None,
+    save_dir: Path | None = None,
+) -> list[Cloned]:
+    """The rows, for sentences of two or more voices with references."""
+    rate = voice.audio.sample_rate
+    cloned = cloned_voices(voice, sentences)
+    speakers = sorted({sentence.speaker for sentence in sentences})
+    references = {sentence.speaker: sentence.references for sentence in sentences}
+    own = [speakers.index(sentence.speaker) for sentence in sentences]
+    vectors = []
+    for speaker in speakers:
+        clips = [resampled(*read(path), rate) for path in references[speaker]]
+        vectors.append(_mean(judge.vectors(clips, rate)))
+    vectors = np.stack(vectors)
+    recorded = [resampled(*read(sentence.recording), rate) for sentence in sentences]
+    spoken = {
+        "recorded": recorded,
+        "tokenizer": [
+            through_codes(voice, waveform, cloned[sentence.references])
+            for sentence, waveform in zip(sentences, recorded, strict=True)
+        ],
+        "generated": [
+            voice.speak(s.text, s.language, cloned[s.references], speaking)
+            for s in tqdm(sentences, desc="generated", unit="sentence")
+        ],
+    }
+    if save_dir is not None:
+        for name, waveforms in spoken.items():
+            save_speech(save_dir / name, sentences, waveforms, rate)
+    return [
+        _judged(name, judge.vectors(waveforms, rate), vectors, np.array(own))
+        for name, waveforms in spoken.items()
+    ]
+
+
+def _judged(way: str, vectors: np.ndarray, references: np.ndarray, own: np.ndarray) -> Cloned:
+    others = len(references) - 1
+    voices = np.stack([_mean(vectors[own == i]) for i in range(len(references))])
+    beaten = others_beaten(vectors, references, own)
+    voices_beaten = others_beaten(voices, references, np.arange(len(references)))
+    likeness = vectors @ references.T
+    is_own = own[:, None] == np.arange(len(references))[None]
+    return Cloned(
+        way,
+        float((beaten >= 0.9 * others).mean()),
+        float((voices_beaten >= 0.9 * others).mean()),
+        float(beaten.mean() / others),
+        float(likeness[is_own].mean()),
+        float(likeness[~is_own].mean()),
+    )
+
+
+def _mean(vectors: np.ndarray) -> np.ndarray:
+    mean = vectors.mean(0)
+    return mean / np.linalg.norm(mean)

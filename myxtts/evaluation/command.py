@@ -1,0 +1,72 @@
+"""What the commands that evaluate a run share: their flags, and mistakes told in one sentence."""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from absl import app, flags, logging
+
+from myxtts import UserError
+
+
+def define_flags(run_flag: str) -> None:
+    """Not at import: other commands have flags of the same names. `run_flag` names the run."""
+    flags.DEFINE_string(run_flag, None, "Directory of the training run, or a checkpoint in it.")
+    flags.DEFINE_string(
+        "recogniser_dir",
+        "recogniser",
+        "Where the recogniser and the judge of voices are kept; trained there when first needed.",
+    )
+    flags.DEFINE_string("prepared_dir", None, "Prepared corpus, if the run does not know it.")
+    flags.DEFINE_integer("sentences", 50, "How many sentences are said.", 1)
+    flags.DEFINE_enum("vocoder", None, ["network", "griffin_lim"], "Default: the run's better one.")
+    flags.DEFINE_float("temperature", 0.7, "Divides the logits; 0 takes the likeliest code.")
+    flags.DEFINE_integer("top_k", 50, "Only the k likeliest codes are drawn; 0: all.")
+    flags.DEFINE_float("top_p", 0.9, "Only the likeliest codes with this share are drawn.")
+    flags.DEFINE_float("repetition_penalty", 1.0, "Above 1 makes codes heard before rarer.")
+    flags.DEFINE_integer("seed", 0, "The same seed says the same thing the same way.")
+    flags.DEFINE_string("save_dir", None, "Leave the speech there as WAV files, with its texts.")
+
+
+def evaluation_of_flags(run_flag: str):
+    """The `report.Evaluation` the flags ask for."""
+    given = flags.FLAGS
+    path = given[run_flag].value
+    if not path:
+        raise UserError(f"--{run_flag} is missing; give the directory of a training run")
+    from myxtts.evaluation.report import Evaluation
+    from myxtts.evaluation.run_corpus import run_corpus
+    from myxtts.model.voice import Speaking, Voice
+    from myxtts.training.run_directory import RunDirectory
+
+    run = RunDirectory.holding(path)
+    training, held_out = run_corpus(run, given.prepared_dir)
+    names = ("temperature", "top_k", "top_p", "repetition_penalty", "seed")
+    return Evaluation(
+        run,
+        Voice.load(path, given.vocoder),
+        training,
+        held_out,
+        Path(given.recogniser_dir).absolute(),
+        Speaking(**{name: given[name].value for name in names}),
+        given.save_dir and Path(given.save_dir).absolute(),
+    )
+
+
+def run(main: Callable[[], Iterable[str]]) -> None:
+    """Parses the flags and prints the lines of `main` as they come."""
+
+    def told(arguments: list[str]) -> None:
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.INFO)
+        try:
+            if len(arguments) > 1:
+                raise UserError(f"{arguments[1]!r} is not a flag; see --help")
+            for line in main():
+                print(line, flush=True)
+        except UserError as error:
+            sys.exit(f"error: {error}")
+        except KeyboardInterrupt:
+            sys.exit("stopped; what was trained and recorded so far is kept")
+
+    app.run(told)

@@ -1,0 +1,145 @@
+"""Can it be understood: sentences the voice never saw, heard by a recogniser.
+
+    rows = intelligibility(Voice.load("RUN"), sentences, recogniser)
+
+Every row is a way to the waveform, from the recording itself to speech made of the text alone; each
+adds a part of the model to the one before, so that they tell where understanding is lost.
+"""
+
+import csv
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from myxtts.corpus import wav
+from myxtts.evaluation.distances import mel_cepstral_distance
+from myxtts.evaluation.recogniser import Recogniser
+from myxtts.evaluation.sentences import Sentence, read
+from myxtts.evaluation.waveforms import griffin_lim_waveforms, log_mels, resampled
+from myxtts.model.voice import ClonedVoice, Speaking, Voice
+from myxtts.synthesis import pcm16
+
+Way = Callable[[Sentence, np.ndarray, ClonedVoice], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Heard:
+    """One way to the waveform.
+
+    `character_error` is that of the recogniser, `points` what it is above that of the recordings,
+    in percent; `distance` is the mean mel-cepstral distance to the recordings, in dB; `length` is
+    how long the speech is, in times of the recordings.
+    """
+
+    way: str
+    character_error: float
+    points: float
+    distance: float
+    length: float
+
+
+def intelligibility(
+    voice: Voice,
+    sentences: Sequence[Sentence],
+    recogniser: Recogniser,
+    speaking: Speaking | None = None,
+    save_dir: Path | None = None,
+) -> list[Heard]:
+    """A row for each way, for sentences in the recogniser's language.
+
+    With `save_dir` the speech is left there, a folder for each way with WAV files and their texts
+    in metadata.csv, to be listened to or given to another recogniser.
+    """
+    rate = voice.audio.sample_rate
+    recordings = [resampled(*read(s.recording), rate) for s in sentences]
+    cloned = cloned_voices(voice, sentences)
+    spoken = {"recorded": recordings}
+    for name, way in _ways(voice, speaking).items():
+        bar = tqdm(sentences, desc=name, unit="sentence")
+        spoken[name] = [
+            way(sentence, recording, cloned[sentence.references])
+            for sentence, recording in zip(bar, recordings, strict=True)
+        ]
+    if save_dir is not None:
+        for name, waveforms in spoken.items():
+            save_speech(save_dir / name, sentences, waveforms, rate)
+    texts = [sentence.text for sentence in sentences]
+    errors = {name: recogniser.error(made, rate, texts) for name, made in spoken.items()}
+    return [
+        Heard(
+            name,
+            errors[name],
+            100 * (errors[name] - errors["recorded"]),
+            float(
+                np.mean([_distance(voice, *pair) for pair in zip(made, recordings, strict=True)])
+            ),
+            sum(map(len, made)) / sum(map(len, recordings)),
+        )
+        for name, made in spoken.items()
+    ]
+
+
+def cloned_voices(voice: Voice, sentences: Sequence[Sentence]) -> dict[tuple, ClonedVoice]:
+    """What the voice takes from the references of each sentence."""
+    return {
+        references: voice.clone(references)
+        for references in dict.fromkeys(sentence.references for sentence in sentences)
+    }
+
+
+def through_codes(voice: Voice, recording: np.ndarray, cloned: ClonedVoice) -> np.ndarray:
+    """The recording as the tokenizer and the vocoder give it back."""
+    codes, _ = voice.networks.tokenizer.encode(*log_mels([recording], voice.audio))
+    return voice.waveform_of(codes, cloned.speaker)[0].numpy()[: len(recording)]
+
+
+def save_speech(
+    directory: Path, sentences: Sequence[Sentence], waveforms: Sequence[np.ndarray], rate: int
+) -> None:
+    with open(_made(directory) / "metadata.csv", "w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, delimiter="|", lineterminator="\n")
+        for number, (sentence, waveform) in enumerate(zip(sentences, waveforms, strict=True)):
+            name = f"wavs/{sentence.language}-{number:04d}-{sentence.speaker}.wav"
+            wav.write_pcm16(directory / name, pcm16(waveform), rate)
+            table.writerow([name, sentence.text, sentence.speaker, sentence.language])
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def _ways(voice: Voice, speaking: Speaking | None) -> dict[str, Way]:
+    networks, audio = voice.networks, voice.audio
+
+    def by_griffin_lim(sentence, recording, cloned):
+        return griffin_lim_waveforms(*log_mels([recording], audio), audio)[0]
+
+    def by_tokenizer(voice):
+        def way(sentence, recording, cloned):
+            return through_codes(voice, recording, cloned)
+
+        return way
+
+    def by_text(voice):
+        def way(sentence, recording, cloned):
+            return voice.speak(sentence.text, sentence.language, cloned, speaking)
+
+        return way
+
+    vocoders = ["griffin_lim"] + ["network"] * (networks.vocoder is not None)
+    voices = {vocoder: Voice(networks, vocoder) for vocoder in vocoders}
+    return (
+        {"griffin_lim": by_griffin_lim}
+        | {f"tokenizer+{name}": by_tokenizer(other) for name, other in voices.items()}
+        | {f"generated+{name}": by_text(other) for name, other in voices.items()}
+    )
+
+
+def _distance(voice: Voice, waveform: np.ndarray, recording: np.ndarray) -> float:
+    mel, lengths = log_mels([waveform, recording], voice.audio)
+    found, wanted = (row[:length] for row, length in zip(mel.numpy(), lengths.numpy(), strict=True))
+    return mel_cepstral_distance(found, wanted, voice.audio.power)

@@ -1,0 +1,151 @@
+"""What the evaluations of a run print: each of these measures and returns lines of text."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+from myxtts import UserError
+from myxtts.corpus.embedded import Voice as EmbeddedVoice
+from myxtts.corpus.manifest import Corpus
+from myxtts.evaluation.cloning import cloning
+from myxtts.evaluation.held_out import held_out_figures
+from myxtts.evaluation.intelligibility import intelligibility
+from myxtts.evaluation.recogniser import trained_recogniser
+from myxtts.evaluation.sentences import (
+    Sentence,
+    embedded_voices,
+    held_out_sentences,
+    new_sentences,
+)
+from myxtts.evaluation.speakers import trained_voice_judge
+from myxtts.model.voice import Speaking, Voice
+from myxtts.training.config import STAGES
+from myxtts.training.run_directory import RunDirectory
+
+# Voices that neither corpora for training nor the measuring networks have; one and ten others.
+_UNKNOWN_VOICES = tuple(EmbeddedVoice.number(100 + i) for i in range(11))
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """A run, the clips it was trained and is measured on, and where measuring puts things."""
+
+    run: RunDirectory
+    voice: Voice
+    training: Corpus
+    held_out: Corpus
+    recogniser_dir: Path
+    speaking: Speaking = Speaking()
+    save_dir: Path | None = None
+
+    def _saved(self, *parts: str) -> Path | None:
+        return self.save_dir and self.save_dir.joinpath(*parts)
+
+
+def report_training(evaluation: Evaluation) -> Iterable[str]:
+    """How long every stage was trained."""
+    total = 0.0
+    yield f"run {evaluation.run.path}"
+    for stage in STAGES:
+        result = evaluation.run.result(stage)
+        if result is None:
+            yield f"  {stage:<12} not finished"
+            continue
+        total += result["seconds"]
+        yield f"  {stage:<12} {result['steps']:>8,} steps {result['seconds'] / 60:8.1f} minutes"
+    yield f"  {'together':<12} {'':>14} {total / 60:8.1f} minutes"
+
+
+def report_held_out(evaluation: Evaluation) -> Iterable[str]:
+    yield f"held-out clips ({len(evaluation.held_out)}):"
+    for name, value in held_out_figures(evaluation.voice.networks, evaluation.held_out).items():
+        yield f"  {name:<26} {value:8.3f}"
+
+
+def report_intelligibility(evaluation: Evaluation, count: int) -> Iterable[str]:
+    """A table for each language of the run, with `count` sentences in all."""
+    languages = evaluation.training.languages
+    for number, language in enumerate(languages):
+        share = (count + len(languages) - 1 - number) // len(languages)
+        if not share:
+            continue
+        recogniser = trained_recogniser(evaluation.recogniser_dir, language)
+        sentences, what = _sentences(evaluation, language, share, recogniser.texts)
+        rows = intelligibility(
+            evaluation.voice,
+            sentences,
+            recogniser,
+            evaluation.speaking,
+            evaluation._saved("intelligibility", language),
+        )
+        yield f"{language}: {len(sentences)} {what}"
+        yield (
+            f"  {'speech':<24} {'character error':>15} {'above recorded':>15} "
+            f"{'mel-cepstral distance':>22} {'length':>8}"
+        )
+        for row in rows:
+            yield (
+                f"  {row.way:<24} {row.character_error:15.3f} {row.points:+8.1f} points "
+                f"{row.distance:19.2f} dB {row.length:8.2f}"
+            )
+        if rows[0].character_error > 0.3:
+            yield (
+                "  The recogniser was trained on espeak-ng speech and does not understand these "
+                "recordings; have the WAV files of --save_dir read by another one."
+            )
+
+
+def _sentences(
+    evaluation: Evaluation, language: str, count: int, known: Iterable[str]
+) -> tuple[list[Sentence], str]:
+    training, held_out = evaluation.training, evaluation.held_out
+    voices = embedded_voices(training.speakers, training.languages)
+    if voices is None:
+        chosen = [i for i in range(len(held_out)) if held_out.language_of(i) == language]
+        if not chosen:
+            raise UserError(f"no clip in {language} is held out, so there is nothing to compare to")
+        sentences = held_out_sentences(training, held_out.subset(chosen), count)
+        return sentences, "held-out clips of the corpus"
+    known = {*known, *training.texts, *held_out.texts}
+    place = evaluation.recogniser_dir / "sentences"
+    sentences = new_sentences(place, voices, [language], count, known=known)
+    return sentences, f"new sentences in {len(voices)} voices of the corpus, said by espeak-ng too"
+
+
+def report_cloning(evaluation: Evaluation, count: int) -> Iterable[str]:
+    """`count` sentences by voices of espeak-ng the run was not trained on."""
+    judge = trained_voice_judge(evaluation.recogniser_dir)
+    language = next((n for n in evaluation.training.languages if n == "en"), None)
+    if language is None:
+        raise UserError(
+            "cloning is measured in English, and this run was trained on "
+            f"{', '.join(evaluation.training.languages)}"
+        )
+    voices = [v for v in _UNKNOWN_VOICES if v.name not in evaluation.training.speakers]
+    if len(voices) < len(_UNKNOWN_VOICES):
+        raise UserError(
+            f"cloning is measured with {_UNKNOWN_VOICES[0].name} to {_UNKNOWN_VOICES[-1].name}, "
+            "and this run was trained on some of them"
+        )
+    sentences = new_sentences(
+        evaluation.recogniser_dir / "sentences",
+        voices,
+        [language],
+        count,
+        known=evaluation.training.texts,
+        seed=940_001,
+    )
+    rows = cloning(
+        evaluation.voice, sentences, judge, evaluation.speaking, evaluation._saved("cloning")
+    )
+    yield f"cloning: {count} new sentences by {len(voices)} voices the run was not trained on"
+    yield (
+        f"  {'speech':<12} {'clips nearer to own':>20} {'voices nearer to own':>21} "
+        f"{'others beaten':>14} {'cosine with own':>16} {'with others':>12}"
+    )
+    yield f"  {'':<12} {'than to 9 of 10':>20} {'than to 9 of 10':>21}"
+    for row in rows:
+        yield (
+            f"  {row.way:<12} {row.clips_nearer:>20.0%} {row.voices_nearer:>21.0%} "
+            f"{row.beaten:>14.0%} {row.own:>16.3f} {row.others:>12.3f}"
+        )
