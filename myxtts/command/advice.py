@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-import os
 from collections.abc import Iterator
 
 from myxtts.command.memory import Estimate
@@ -22,8 +21,8 @@ class Situation:
 
     Attributes:
       estimates: by stage.
-      device_bytes: memory by role, "data" and "model"; None where nobody tells, or on a CPU.
-      on_gpu: whether the model device is a GPU.
+      device_bytes: free memory by role, "data" and "model"; None where nobody tells.
+      on_gpu: whether the model device is a GPU, and not an emulated one.
       clips: in the training corpus.
       batch_bytes: of the largest batch in host memory.
       host_bytes: memory that is free on the host.
@@ -188,6 +187,3 @@ def _without_effect(job: Job, found: Situation) -> Iterator[str]:
     if job.values.val_data is not None and "validation_share" in job.given:
         yield "--validation_share has no effect, because --val_data is given: leave it out"
 
-
-def free_host_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")

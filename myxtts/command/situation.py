@@ -1,0 +1,87 @@
+"""What the settings of a job meet: its clips, the devices, the host, the disk."""
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+
+from dual_device_strategy import emulation
+from dual_device_strategy.device_use import free_memory
+from dual_device_strategy.devices import Devices
+from myxtts.command import memory
+from myxtts.command.advice import Situation
+from myxtts.command.corpora import Clips
+from myxtts.command.settings import Job
+from myxtts.config import AudioConfig, BatchConfig
+from myxtts.corpus.plan import BatchPlan
+from myxtts.text.vocabulary import Vocabulary
+from myxtts.training.precision import chosen_precision
+
+
+def situation_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary) -> Situation:
+    corpus, train = clips.training, job.train
+    longest = memory.Longest(
+        frames=int(-(-corpus.samples.max() // train.model.audio.hop_length)),
+        tokens=_longest_text(clips, vocabulary, train.model.text.max_tokens),
+    )
+    precision = chosen_precision(train.precision)
+    slots = 3 if job.slots == "auto" else job.slots
+    host = _free_host_bytes()
+    real_gpu = devices.model.kind == "GPU" and not emulation.active()
+    libraries = memory.LIBRARIES if real_gpu else 0
+    estimates = {
+        stage: memory.estimate(train, stage, longest, len(vocabulary), precision, slots, libraries)
+        for stage in job.stages
+    }
+    bucketed, static = (
+        _padding(clips, train.batches, train.model.audio, static) for static in (False, True)
+    )
+    return Situation(
+        estimates=estimates,
+        device_bytes={
+            device.role: free_memory(device.logical) if device.kind == "GPU" else host
+            for device in (devices.data, devices.model)
+        },
+        on_gpu=real_gpu,
+        clips=len(corpus),
+        hours=corpus.hours,
+        held_out=len(clips.validation) if clips.validation is not None else 0,
+        batch_bytes=max(estimates[stage].host_batch_bytes for stage in job.stages),
+        host_bytes=host,
+        disk_bytes=shutil.disk_usage(_existing(job.run_path)).free,
+        padding=bucketed,
+        padding_static=static,
+    )
+
+
+def _longest_text(clips: Clips, vocabulary: Vocabulary, most: int) -> int:
+    corpus = clips.training
+    longest = max(range(len(corpus)), key=lambda clip: len(corpus.texts[clip]))
+    tokens = len(vocabulary.encode(corpus.texts[longest], corpus.language_of(longest)))
+    return min(tokens, most)
+
+
+def _padding(clips: Clips, batches: BatchConfig, audio: AudioConfig, static: bool) -> float:
+    corpus = clips.training
+    size = min(batches.batch_size, len(corpus))
+    batches = dataclasses.replace(batches, static_shapes=static, batch_size=size)
+    plan = BatchPlan(corpus.samples, corpus.speaker_ids, corpus.language_ids, batches, audio)
+    return plan.padding_share()
+
+
+def _existing(place: Path) -> Path:
+    while not place.exists():
+        place = place.parent
+    return place
+
+
+def _free_host_bytes() -> int:
+    """What programs could have: free memory and what the system holds only as a cache."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
