@@ -5,6 +5,17 @@ import tensorflow as tf
 # Scopes of the ops of the two stages; TensorFlow's messages name the op that failed.
 PREPARING = "PREPARING_on_data_device"
 READY = "READY_on_model_device"
+_REMEDY = {
+    PREPARING: "make_the_batch_smaller_or_the_front_end_lighter",
+    READY: "make_the_batch_smaller_or_use_fewer_slots",
+}
+
+
+def scope_name(stage: str, specs) -> str:
+    """The scope with what `explained` would say, because no Python sees an error that is raised
+    inside a tf.function, as in Keras, before the user does."""
+    size = size_of(specs).replace(",", "").replace(" ", "_")
+    return f"{stage}.{size}.{_REMEDY[stage]}"
 
 
 def explained(

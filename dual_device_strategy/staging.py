@@ -27,7 +27,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.out_of_memory import PREPARING, READY
+from dual_device_strategy.out_of_memory import PREPARING, READY, scope_name
 from dual_device_strategy.progress import Progress
 
 _ITERATOR = tf.TensorSpec([], tf.resource)
@@ -48,7 +48,7 @@ class Stage:
     flat tensors, runs on `device` and makes an element of `element_spec` of each.  With `unpack`,
     ragged and sparse tensors travel as their component tensors: TensorFlow's kernels would rebuild
     them from a variant in host memory.  `get_next` runs on the source device, `arrived` is called
-    with what came; `name` stands in TensorFlow's error messages.
+    with what came; `name` stands in TensorFlow's error messages, with the size of what it makes.
     """
 
     def __init__(
@@ -89,8 +89,11 @@ class Stage:
                 target=target, args=[handle], Tout=[tf.resource], f=remote_find
             )
 
+        made_spec = moved_spec if element_spec is None else element_spec
+        scope = scope_name(name, component_specs(made_spec))
+
         def pull(iterator):
-            with tf.name_scope(name):
+            with tf.name_scope(scope):
                 flat = tf.raw_ops.RemoteCall(
                     target=target,
                     args=[iterator, *remote_next.captured_inputs],
@@ -104,7 +107,7 @@ class Stage:
                     tensor.set_shape(shape)
                 return transform(flat) if transform else flat
 
-        self.element_spec = moved_spec if element_spec is None else element_spec
+        self.element_spec = made_spec
         self._device, self.slots, self._warm_up = device, slots, warm_up
         self._find = _trace(find, tf.TensorSpec([], tf.string))
         self._next = _trace(

@@ -52,3 +52,32 @@ def test_the_error_names_device_stage_bytes_and_remedy(
     for word in (work.upper(), device, size + " bytes", remedy):
         assert word in lines[0]
     assert lines[-1] == "alive 1000.0"
+
+
+KERAS = """
+import keras
+import tensorflow as tf
+from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
+
+emulation.start(gpus=2, memory_mb=[30, 200])
+strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+with strategy.scope():
+    model = keras.Sequential([keras.layers.Lambda(lambda x: x[:, :8]), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+dataset = tf.data.Dataset.from_tensors((tf.ones([10, 250_000]), tf.ones([10, 1]))).repeat()
+dataset = dataset.apply(on_data_device(lambda x, y: (tf.concat([x] * 4, 1), y)))
+try:
+    model.fit(dataset, steps_per_epoch=3, verbose=0, shuffle=False)
+    print("no error")
+except tf.errors.ResourceExhaustedError as error:
+    print(error.message)
+"""
+
+
+def test_under_keras_the_names_in_the_message_tell_stage_bytes_and_remedy(run_python):
+    done = run_python(KERAS)
+    assert (
+        "PREPARING_on_data_device.a_batch_has_40000040_bytes."
+        "make_the_batch_smaller_or_the_front_end_lighter" in done.stdout
+    ), done.stdout + done.stderr[-2000:]
+    assert "device:GPU:0" in done.stdout
