@@ -13,10 +13,10 @@ from myxtts.model.layers import (
     dense,
     mask_of,
     normal,
+    normalised,
     salts,
 )
 
-_MEAN, _DEVIATION = -4.0, 4.0  # of log-mels, as in the tokenizer
 _FIRST_SALT = 1000
 
 
@@ -53,7 +53,7 @@ class Conditioning(keras.Model):
         patch = self.config.patch
         batch, frames, bands = tf.unstack(tf.shape(mel))
         there = mask_of(mel_lengths, frames)[:, :, None]
-        x = tf.pad((mel - _MEAN) / _DEVIATION * there, [[0, 0], [0, -frames % patch], [0, 0]])
+        x = tf.pad(normalised(mel) * there, [[0, 0], [0, -frames % patch], [0, 0]])
         x = tf.reshape(x, [batch, -1, patch * bands])
         x = self.patch(tf.ensure_shape(x, [None, None, patch * mel.shape[2]]))
         places = mask_of((mel_lengths + patch - 1) // patch, tf.shape(x)[1])

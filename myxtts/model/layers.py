@@ -13,6 +13,18 @@ import numpy as np
 import tensorflow as tf
 
 _NEVER = -1e9  # added to a score in float32
+# Log power mels of the embedded corpus, all bands together, measured: -5.8 and 3.7.
+_MEL_MEAN, _MEL_DEVIATION = -6.0, 4.0
+
+
+def normalised(mel: tf.Tensor) -> tf.Tensor:
+    """A log-mel with about mean 0 and deviation 1, as networks like it."""
+    return (mel - _MEL_MEAN) / _MEL_DEVIATION
+
+
+def log_mel_of(normal_mel: tf.Tensor) -> tf.Tensor:
+    """The inverse of `normalised`."""
+    return normal_mel * _MEL_DEVIATION + _MEL_MEAN
 
 
 def seed_of(key: tf.Tensor) -> tf.Tensor:
@@ -65,7 +77,7 @@ class Dropout(keras.layers.Layer):
     """Dropout that draws from the seed it is given; every layer of a network has its own `salt`."""
 
     def __init__(self, rate: float, salt: int):
-        super().__init__()
+        super().__init__(autocast=False)
         self.rate, self.salt = rate, salt
         self.built = True
 
@@ -80,8 +92,8 @@ class Dropout(keras.layers.Layer):
 class Norm(keras.layers.Layer):
     """Layer normalisation over the last axis, in float32 whatever comes in."""
 
-    def __init__(self, width: int):
-        super().__init__()
+    def __init__(self, width: int, **kwargs):
+        super().__init__(autocast=False, **kwargs)
         self.scale = self.add_weight(shape=(width,), initializer="ones", autocast=False)
         self.offset = self.add_weight(shape=(width,), initializer="zeros", autocast=False)
         self.built = True
@@ -100,7 +112,7 @@ class Attention(keras.layers.Layer):
     """
 
     def __init__(self, width: int, heads: int, *, out_deviation: float = 0.02):
-        super().__init__()
+        super().__init__(autocast=False)
         self.heads, self.width = heads, width
         self.to_query = dense(width, width, deviation=width**-0.5, bias=False)
         self.to_memory = dense(width, 2 * width, deviation=width**-0.5, bias=False)
@@ -144,7 +156,7 @@ class FeedForward(keras.layers.Layer):
     without a compiler costs eight."""
 
     def __init__(self, width: int, *, out_deviation: float = 0.02, factor: int = 4):
-        super().__init__()
+        super().__init__(autocast=False)
         self.wide = dense(width, factor * width, deviation=width**-0.5)
         self.narrow = dense(factor * width, width, deviation=out_deviation)
         self.built = True

@@ -7,11 +7,7 @@ import tensorflow as tf
 
 from myxtts.config import AudioConfig
 from myxtts.model.config import TokenizerConfig
-from myxtts.model.layers import mask_of, masked_mean, normal, salted
-
-# Log power mels of speech between their floor (-11.5) and the loudest (about 6): measured on the
-# embedded corpus, all bands together.
-_MEAN, _DEVIATION = -4.0, 4.0
+from myxtts.model.layers import log_mel_of, mask_of, masked_mean, normal, normalised, salted
 
 
 class AudioTokenizer(keras.Model):
@@ -50,7 +46,7 @@ class AudioTokenizer(keras.Model):
     def decode(self, codes: tf.Tensor, code_lengths: tf.Tensor) -> tf.Tensor:
         """The log-mel float32 [B, N * stride, mels]; the floor beyond a length."""
         lengths = code_lengths * self.config.stride
-        mel = self._decoded(self.codebook.vectors_of(codes), code_lengths) * _DEVIATION + _MEAN
+        mel = log_mel_of(self._decoded(self.codebook.vectors_of(codes), code_lengths))
         floor = math.log(self.audio.log_floor)
         there = mask_of(lengths, tf.shape(mel)[1])[:, :, None]
         return tf.maximum(mel, floor) * there + floor * (1.0 - there)
@@ -71,10 +67,10 @@ class AudioTokenizer(keras.Model):
         straight_through = vectors + tf.stop_gradient(chosen - vectors)
         frames = tf.shape(mel)[1]
         rebuilt = self._decoded(straight_through, code_lengths)[:, :frames]
-        error = tf.reduce_mean(tf.abs(rebuilt - (mel - _MEAN) / _DEVIATION), -1)
+        error = tf.reduce_mean(tf.abs(rebuilt - normalised(mel)), -1)
         reconstruction = masked_mean(error, mask_of(mel_lengths, frames))
         return {
-            "mel": rebuilt * _DEVIATION + _MEAN,
+            "mel": log_mel_of(rebuilt),
             "codes": codes * tf.cast(there, tf.int32),
             "code_lengths": code_lengths,
             "losses": {"reconstruction": reconstruction, "commitment": commitment},
@@ -86,8 +82,8 @@ class AudioTokenizer(keras.Model):
         """The encoder's float32 [B, N, code_size] before they are made codes."""
         stride = self.config.stride
         frames = tf.shape(mel)[1]
-        x = tf.pad((mel - _MEAN) / _DEVIATION, [[0, 0], [0, -frames % stride], [0, 0]])
-        lengths = mel_lengths
+        x = normalised(mel) * mask_of(mel_lengths, frames)[:, :, None]
+        x, lengths = tf.pad(x, [[0, 0], [0, -frames % stride], [0, 0]]), mel_lengths
         x = self.mel_in(x, lengths)
         for down in self.down:
             x, lengths = tf.nn.relu(x), (lengths + 1) // 2
@@ -99,7 +95,8 @@ class AudioTokenizer(keras.Model):
     def _decoded(self, vectors, code_lengths):
         """Normalised mel float32 [B, N * stride, mels]"""
         lengths = code_lengths
-        x = self.code_out(vectors, lengths)
+        there = mask_of(lengths, tf.shape(vectors)[1])[:, :, None]
+        x = self.code_out(vectors * there, lengths)
         for block in self.decoder_blocks:
             x = block(x, lengths)
         for up in self.up:
