@@ -1,5 +1,7 @@
 """The number format networks compute in, and the scaling of losses that float16 needs."""
 
+import functools
+
 import tensorflow as tf
 from absl import logging
 
@@ -7,6 +9,7 @@ _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mix
 _START, _GROW_AFTER = 2.0**15, 2000
 
 
+@functools.cache  # said once
 def chosen_precision(asked: str) -> str:
     """The precision for "auto": what the GPUs of this machine compute fast, else float32."""
     if asked != "auto":
