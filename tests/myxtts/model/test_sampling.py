@@ -156,7 +156,7 @@ def test_generation_is_traced_once_whatever_is_asked_for(small):
         inputs = small.inputs(lengths, [1] * len(lengths))[:3]
         generate(gpt, *inputs, seed=seed, temperature=seed / 2, top_k=seed, max_tokens=5 + seed)
         list(stream(gpt, *inputs, every=3, top_p=0.9, repetition_penalty=2.0))
-    begin, advance = sampling._functions(gpt)
+    begin, advance = sampling.traced(gpt)
     assert begin.experimental_get_tracing_count() == 1
     assert advance.experimental_get_tracing_count() == 1
 
