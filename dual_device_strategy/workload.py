@@ -25,7 +25,7 @@ class Workload:
     """Sizes, and for emulated devices the milliseconds of host, front end and step.
 
     `stage_ms` holds for a batch of 16.  `step_mb` is the memory the emulated step takes for
-    each element of a batch.
+    each element of a batch; `width` and `layers` are of the real step's transformer.
     """
 
     batch_size: int = 16
@@ -33,6 +33,8 @@ class Workload:
     mel_frames: int = 400
     stage_ms: tuple[float, float, float] | None = None
     step_mb: float = 0.0
+    width: int = 512
+    layers: int = 8
 
     def scaled_ms(self) -> tuple[float, ...]:
         return tuple(ms * self.batch_size / REFERENCE_BATCH for ms in self.stage_ms)
@@ -68,7 +70,7 @@ class Workload:
         """A step over one batch, made in the strategy's scope; it returns the loss."""
         if self.stage_ms:
             return self._timed_step
-        return _transformer_step(self.text_len, self.mel_frames)
+        return _transformer_step(self.text_len, self.mel_frames, self.width, self.layers)
 
     def dataset_and_step(self) -> tuple[tf.data.Dataset, Callable]:
         """As `--target` functions return them."""
@@ -78,8 +80,9 @@ class Workload:
         _, features = batch
         held = [features]
         if self.step_mb:
-            floats = int(self.batch_size * self.step_mb * (1 << 18))
-            held.append(tf.raw_ops.Empty(shape=[floats], dtype=tf.float32))
+            # Several dimensions, because each of them is a 32-bit number.
+            shape = [self.batch_size, int(self.step_mb * 1024), 256]
+            held.append(tf.raw_ops.Empty(shape=shape, dtype=tf.float32))
         return emulation.timed(held, ms=self.scaled_ms()[2])[0][0, 0, 0]
 
 
@@ -95,7 +98,7 @@ def stage_times(texts: list[str]) -> tuple[float, ...]:
     )
 
 
-def _transformer_step(text_len, mel_frames, width=512, layers=8):
+def _transformer_step(text_len, mel_frames, width, layers):
     import keras
 
     text = keras.Input([text_len], dtype="int32")

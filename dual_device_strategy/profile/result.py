@@ -125,12 +125,9 @@ def profile(
 def empty(strategy: tf.distribute.Strategy) -> Profile:
     extended = strategy.extended
     names = {"data": extended.data_device, "model": extended.worker_devices[0]}
-    return Profile(
-        {role: name.rsplit("device:", 1)[-1] for role, name in names.items()},
-        extended.slots,
-        measuring.Measured(),
-        emulated=bool(emulation.active()),
-    )
+    names = {role: name.rsplit("device:", 1)[-1] for role, name in names.items()}
+    emulated = bool(emulation.active()) and any("GPU" in name for name in names.values())
+    return Profile(names, extended.slots, measuring.Measured(), emulated=emulated)
 
 
 def _figures(times):

@@ -1,0 +1,286 @@
+"""The comparison: contenders doing the same work, tables, pictures, logs, and bad input."""
+
+import dataclasses
+import json
+
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, Monitor, device_use
+from dual_device_strategy.compare import plot, report
+from dual_device_strategy.compare.contenders import (
+    HOST_SIDE,
+    OURS,
+    Setting,
+    contenders,
+    holding_a_core,
+    stages_alone,
+)
+from dual_device_strategy.compare.logs import compare_logs
+from dual_device_strategy.compare.rounds import Comparison, Row, compare_at
+from dual_device_strategy.run_log import RunLog
+from dual_device_strategy.workload import Workload
+
+SMALL = Workload(4, 8, 8, (4.0, 8.0, 8.0), step_mb=1)
+PEERS = {
+    "one device",
+    "mirrored, one device",
+    "by hand on both devices",
+    HOST_SIDE,
+    "mirrored, half a batch each",
+}
+
+
+def test_every_contender_computes_the_same_loss():
+    """With real work: log spectra and a small transformer, from the same weights."""
+    workload = Workload(2, 8, 8, width=16, layers=1)
+    losses = {}
+    for name, make in contenders(workload, Setting("GPU:0", "GPU:1")).items():
+        tf.keras.utils.set_random_seed(3)
+        next_batch, step = make()
+        losses[name] = float(step(next_batch()))
+    assert set(losses) == {OURS, *PEERS}
+    assert list(losses.values()) == pytest.approx([losses[OURS]] * 6, rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return compare_at(SMALL, Setting("GPU:0", "GPU:1"), steps=4, rounds=2, without=set())
+
+
+def test_rounds_measure_every_contender_and_every_stage_alone(compared):
+    assert {row.name for row in compared.rows} == {OURS, *PEERS}
+    assert set(compared.alone) == {"host", "front end", "step"}
+    for row in (*compared.rows, *compared.alone.values()):
+        assert (len(row.times), row.problem) == (8, "")
+    # A batch of 4 takes a quarter of the times for 16.
+    assert compared.stage_ms == (1, 2, 2)
+    assert compared.limit_ms >= 2
+    one = next(row for row in compared.rows if row.name == "one device")
+    assert one.step_ms >= 4
+    assert compared.host_core_ms == 2
+
+
+def test_memory_is_counted_on_the_device_that_holds_it(compared):
+    memory = {row.name: row.memory_mb for row in compared.rows}
+    assert memory["one device"]["model"] >= 4  # the step's 1 MB for each of 4
+    assert memory["one device"]["data"] < 1
+    half = memory["mirrored, half a batch each"]
+    assert 2 <= half["model"] < memory["one device"]["model"]
+    assert half["data"] >= 2
+
+
+def test_what_does_not_fit_is_a_row_of_the_table_and_the_others_go_on():
+    hungry = dataclasses.replace(SMALL, step_mb=400)  # 1,600 of 1,024 MB
+    comparison = compare_at(hungry, Setting("GPU:0", "GPU:1"), steps=2, rounds=1, without=set())
+    problems = {row.name: row.problem for row in comparison.rows}
+    # Half a batch on each device fits.
+    assert problems.pop("mirrored, half a batch each") == ""
+    assert set(problems.values()) == {"does not fit"}
+    assert "| split (ours) | - | - | - | - | - | - | does not fit |" in report.table(comparison)
+    assert report.first_that_do_not_fit([comparison])[OURS] == 4
+    assert "No batch size fits" in report.recommendation([comparison], 3, None)
+
+
+def test_an_odd_batch_is_not_halved():
+    names = contenders(dataclasses.replace(SMALL, batch_size=5), Setting("GPU:0", "GPU:1"))
+    assert "mirrored, half a batch each" not in names
+
+
+def test_the_front_end_on_the_host_holds_a_core(compared):
+    import time
+
+    hold = tf.function(holding_a_core(40))
+    with tf.device("CPU:0"):
+        batch = (tf.ones([2]), tf.zeros([2]))
+        hold(batch)
+        begin = time.process_time()
+        held = hold(batch)
+        held[0].numpy()
+    assert 1e3 * (time.process_time() - begin) > 15  # work, and no mere waiting
+    assert [t.numpy().tolist() for t in held] == [[1, 1], [0, 0]]
+
+
+def test_stages_alone_keep_their_batch_where_it_is():
+    for make in stages_alone(SMALL, Setting("GPU:0", "GPU:1")).values():
+        next_batch, step = make()
+        assert step(next_batch()).shape == []
+
+
+def made_up(batch_size, ours, host_side, limit=20.0, host_core_ms=20.0, problem=""):
+    stage_ms = tuple(ms * batch_size / 16 for ms in (10, 20, 20))
+    rows = [Row(OURS, batch_size, stage_ms), Row(HOST_SIDE, batch_size, stage_ms)]
+    if problem:
+        rows[0].problem = problem
+    else:
+        rows[0].times = [ours] * 5
+    rows[1].times = [host_side] * 5
+    rows[0].memory_mb = {"data": 4.0, "model": 132.0}
+    alone = {"step": Row("step", batch_size, stage_ms, [limit] * 5)}
+    return Comparison(batch_size, stage_ms, rows, alone, host_core_ms)
+
+
+@pytest.mark.parametrize(
+    ("ours", "core_ms", "cores"), [(20.0, 20, 1), (20.0, 55, 3), (20.2, 20.4, 1), (5.0, 21, 5)]
+)
+def test_the_break_even_is_the_cores_that_make_batches_as_fast_as_ours_takes_them(
+    ours, core_ms, cores
+):
+    comparison = made_up(16, ours, 20.0, host_core_ms=core_ms)
+    assert report.break_even_cores(comparison) == cores
+    assert f"as fast as ours from {cores} free core" in report.table(comparison)
+
+
+def test_the_table_says_where_ours_loses():
+    table = report.table(made_up(16, 20.4, 10.2))
+    assert "| split (ours) | 20.4 | 0.0% | 2.00 | 1.02 | 4 | 132 |  |" in table
+    assert "2.00 x faster than ours here" in table
+    assert "faster than ours" not in report.table(made_up(16, 20.4, 20.4))
+
+
+def test_the_summary_has_a_line_for_each_case_and_size():
+    lines = report.summary([made_up(8, 20.4, 40.8), made_up(16, 21, 21)]).splitlines()
+    assert lines[0].startswith(
+        "| batch size | host, front end, step | slowest alone | split (ours)"
+    )
+    assert lines[2] == (
+        "| 8 | 5, 10, 10 | 20.00 | 20.40 (1.020 x slowest) | 40.80 (2.00 x) | 0.0% | 1 |"
+    )
+    assert len({line.count("|") for line in lines}) == 1
+
+
+def test_the_recommended_batch_size_is_the_smallest_of_the_fastest_that_fit():
+    tried = [
+        made_up(8, 10, 10),
+        made_up(16, 15, 15),
+        made_up(24, 22.4, 22),  # as many elements a second as 16
+        made_up(32, 0, 30, problem="does not fit"),
+    ]
+    text = report.recommendation(tried, 3, 4096.0)
+    assert text.startswith("Recommended for 4,096 MB on the model device: batch_size=16 with slots")
+    assert text.endswith("batch size 32 is the first that does not fit")
+
+
+def test_the_page_has_a_picture_for_each_case_and_asks_for_nothing(opened):
+    other = dataclasses.replace(made_up(8, 5, 6), stage_ms=(1.0, 2.0, 2.0))
+    comparisons = [made_up(8, 20, 40), made_up(16, 30, 60), other]
+    page = plot.page(comparisons, report.summary(comparisons))
+    assert page.count("<svg") == 2
+    seen = opened(page, 390)
+    assert seen["requests"] == []
+    assert seen["needed"] <= 390
+    assert "host 2, front end 4, step 4 ms for a batch of 16" in seen["text"]
+
+
+def test_the_picture_has_a_line_for_each_contender_and_the_limit(tmp_path):
+    comparisons = [made_up(8, 20, 40), made_up(16, 30, 60)]
+    (series,) = plot.by_case(comparisons[1:]).values()
+    assert series == {OURS: [(16, 30)], HOST_SIDE: [(16, 60)], plot.LIMIT: [(16, 20.0)]}
+    plot.write_png(comparisons, tmp_path / "plot.png")
+    assert tf.io.decode_png((tmp_path / "plot.png").read_bytes()).shape[0] > 300
+
+
+def test_the_memory_of_a_device_is_known_where_somebody_tells():
+    assert device_use.total_memory("GPU:1") == 1024 << 20
+    assert device_use.total_memory("CPU:1") is None
+
+
+def finished_run(path, steps):
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    with Monitor(strategy, json_file=path, first_steps=2) as watched:
+        dataset = tf.data.Dataset.from_tensors(tf.ones([1000])).repeat(steps)
+        for batch in watched.batches(strategy.experimental_distribute_dataset(dataset)):
+            strategy.run(tf.function(tf.reduce_sum), args=(batch,)).numpy()
+    return path
+
+
+def test_two_finished_runs_are_compared(tmp_path):
+    paths = [finished_run(tmp_path / f"{n}.jsonl", n) for n in (12, 22)]
+    table, problems = compare_logs([str(path) for path in paths])
+    assert problems == []
+    rows = [line.split(" | ") for line in table.splitlines()]
+    cells = {row[0].strip("| "): [cell.strip(" |") for cell in row[1:]] for row in rows}
+    assert cells["steps"] == ["10", "20", "2.00"]
+    for name in ("step, ms", "variation", "wait share", "total, s", "model device peak, MB"):
+        assert all(cell != "-" for cell in cells[name][:2]), name
+
+
+@pytest.fixture(scope="module")
+def ended(run_commands, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compare")
+    whole, cut = folder / "whole.jsonl", folder / "cut.jsonl"
+    log = RunLog(whole, {"slots": 3})
+    log.write({"step": 20, "seconds": 1.5, "step_ms": 20.0, "variation": 0.1, "wait_share": 0.0})
+    log.write({"summary": {"steps": 40, "step_ms": 20.5, "variation": 0.1, "total_seconds": 3.0}})
+    log.close()
+    lines = whole.read_text().splitlines(keepends=True)
+    cut.write_text("".join(lines[:2]) + lines[2][:30])
+    (folder / "foreign.jsonl").write_text('{"loss": 1.0}\n')
+    (folder / "picture.png").write_bytes(b"\x89PNG\x0d\xff")
+    small = ["--num_steps=3", "--rounds=1", "--text_len=8", "--mel_frames=8", "--batch_sizes=4"]
+    commands = {
+        "two cases": [
+            *small,
+            "--stage_ms=2,4,4",
+            "--stage_ms=0,0,8",
+            "--json=out.json",
+            "--plot=out.html",
+        ],
+        "two logs": ["--logs", "whole.jsonl", "whole.jsonl"],
+        "cut": ["--logs", "whole.jsonl", "cut.jsonl"],
+        "foreign": ["--logs", "whole.jsonl", "foreign.jsonl"],
+        "no text": ["--logs", "picture.png", "whole.jsonl"],
+        "missing": ["--logs", "nowhere.jsonl", "whole.jsonl"],
+        "one log": ["--logs", "whole.jsonl"],
+        "nothing fits": [*small, "--step_mb=9000"],
+        "sizes": [*small, "--batch_sizes=8,none"],
+        "times": [*small, "--stage_ms=1"],
+        "picture": [*small, "--plot=out.pdf"],
+        "unwritable": [*small, "--json=/no/such/folder/out.json"],
+    }
+    return run_commands("compare", commands, folder), folder
+
+
+def test_cases_are_compared_and_written(ended):
+    results, folder = ended
+    code, out, err = results["two cases"]
+    assert (code, "Traceback" in err) == (0, False), err
+    assert out.count("\nRecommended for 4,096 MB") == 2
+    assert out.count("| split (ours) |") == 2 + 1  # two tables, and the head of the summary
+    figures = json.loads((folder / "out.json").read_text())
+    assert figures["emulated"] is True
+    assert [(c["batch_size"], c["stage_ms"]) for c in figures["batch_sizes"]] == [
+        (4, [0.5, 1, 1]),
+        (4, [0, 0, 2]),
+    ]
+    assert "by hand on both devices" in (folder / "out.html").read_text()
+
+
+def test_logs_of_two_runs_are_a_table(ended):
+    code, out, _ = ended[0]["two logs"]
+    assert code == 0
+    assert "| step, ms | 20.50 | 20.50 | 1.00 |" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "shown"),
+    [
+        # The last figures that a run wrote before it was cut off are shown.
+        ("cut", "cut.jsonl is cut off or damaged in line 3", "| step, ms | 20.50 | 20.00 |"),
+        ("foreign", "foreign.jsonl is no log of a monitored run: give the file", "| steps | 40 |"),
+        ("no text", "picture.png cannot be read: it is no text", "| steps | - | 40 |"),
+        ("missing", "nowhere.jsonl cannot be read: No such file or directory", "| steps | - | 40"),
+        ("one log", "--logs compares two files, 1 were given", ""),
+        ("nothing fits", "", "No batch size fits: make batches smaller than the smallest"),
+        ("sizes", "--batch_sizes=8,none must be whole numbers from 1 on", ""),
+        ("times", "--stage_ms=1 must be three times in ms", ""),
+        ("picture", "--plot=out.pdf must be a .png or an .html file", ""),
+        ("unwritable", "--json=/no/such/folder/out.json cannot be written (No such file", ""),
+    ],
+)
+def test_bad_input_ends_with_one_sentence_and_what_is_known(ended, name, sentence, shown):
+    code, out, err = ended[0][name]
+    assert code == 1
+    assert "Traceback" not in err
+    assert sentence in err
+    assert shown in out

@@ -1,0 +1,313 @@
+"""The profiler: what it measures, what it concludes, its page, and how it ends on bad input."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, on_data_device
+from dual_device_strategy.profile import ProfileError, profile
+from dual_device_strategy.profile.judging import judge
+from dual_device_strategy.profile.measuring import Measured
+from dual_device_strategy.profile.page import render
+from dual_device_strategy.profile.result import empty
+from dual_device_strategy.workload import Workload
+
+STAGES = ("host", "copy", "front_end", "transfer", "step")
+
+
+def work(host_ms=0, front_end_ms=0, step_ms=0):
+    """A dataset and a step that take these times."""
+    return Workload(16, 8, 20, (host_ms, front_end_ms, step_ms)).dataset_and_step()
+
+
+@pytest.fixture(scope="module")
+def measured():
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    return profile(strategy, *work(5, 30, 10), steps=8)
+
+
+def test_each_stage_is_measured_alone_and_all_together(measured):
+    figures = measured.as_json()
+    stages = {stage["stage"]: stage for stage in figures["stages"]}
+    assert tuple(stages) == STAGES
+    assert {stage["count"] for stage in stages.values()} == {8}
+    for name, least in (("host", 5), ("front_end", 29), ("step", 10)):
+        assert stages[name]["median_ms"] >= least
+    assert figures["staged"]["median_ms"] >= 29
+    assert figures["staged"]["gaps"]["count"] == 8
+    assert figures["judgement"]["bottleneck"] == "data device (copy and front end)"
+    assert figures["judgement"]["limit_ms"] == pytest.approx(
+        stages["front_end"]["median_ms"] + stages["copy"]["median_ms"]
+    )
+    assert json.loads(json.dumps(figures))["judgement"] == figures["judgement"]
+
+
+def test_the_table_has_every_stage_the_verdict_and_the_predictions(measured):
+    table = measured.table()
+    for words in (
+        "data device GPU:0, model device GPU:1, slots=3 (emulated",
+        "copy to the data device",
+        "gap between steps",
+        "bottleneck: data device",
+        "of the limit reached",
+        "verdict: ",
+        "advice: training takes only",
+        "two model devices",
+    ):
+        assert words in table
+
+
+def test_on_logical_cpus_the_same_figures_are_there():
+    strategy = DataModelSplitStrategy("CPU:1", "CPU:2")
+    double = on_data_device(lambda x: 2 * x)
+    dataset = tf.data.Dataset.from_tensors(tf.ones([1000])).repeat().apply(double)
+    result = profile(strategy, dataset, tf.function(tf.reduce_sum), steps=5)
+    assert not result.emulated
+    assert [len(result.measured.stages[name]) for name in STAGES] == [5] * 5
+    assert result.judgement.step_ms > 0
+
+
+def judged(host, copy, front_end, transfer, step, *, took=None, core_ms=None, cores=2, slots=3):
+    """The judgement of stages that take these times; `took` are those of the staged run."""
+    times = dict(zip(STAGES, (host, copy, front_end, transfer, step), strict=True))
+    into = Measured({name: [float(ms)] * 20 for name, ms in times.items()})
+    into.front_end_core_ms = core_ms
+    into.steps = took or [float(max(host, copy + front_end, transfer, step))] * 20
+    return judge(into, slots, cores)
+
+
+@pytest.mark.parametrize(
+    ("times", "cores", "core_ms", "words"),
+    [
+        ((5, 0, 20, 1, 20), 2, None, "a second device saves you 50% here"),
+        ((0.5, 0, 0.4, 0.1, 20), 2, None, "nothing here: your step is 20 times longer than every"),
+        ((50, 0, 5, 1, 20), 2, None, "nothing here: the host pipeline alone takes 50.0 ms"),
+        ((0, 0, 20, 1, 20), 16, 55, "back to the host, with your 16 cores it needs 3"),
+        ((0, 0, 20, 1, 20), 4, 55, "would keep 3 of your 4 cores busy"),
+    ],
+)
+def test_the_verdict_says_what_a_second_device_saves(times, cores, core_ms, words):
+    assert words in judged(*times, cores=cores, core_ms=core_ms).verdict
+
+
+@pytest.mark.parametrize(
+    ("times", "took", "rule", "setting"),
+    [
+        ((30, 0, 5, 1, 20), None, "data loading takes 100% of a step", "AUTOTUNE"),
+        ((1, 0, 5, 40, 20), None, "transfer takes 100% of a step", "float16"),
+        ((1, 0, 50, 1, 20), None, "training takes only 40% of a step", "on_data_device() is given"),
+        ((1, 0, 20, 1, 20), [10.0, 50.0] * 10, "step times vary by 67%", 'slots="auto"'),
+    ],
+)
+def test_a_broken_rule_names_a_setting_and_what_it_gains(times, took, rule, setting):
+    (advice,) = [a for a in judged(*times, took=took).advice if a.rule.startswith(rule)]
+    assert setting in advice.setting
+    assert "expected gain" in str(advice)
+
+
+def test_what_is_hidden_behind_another_stage_gains_nothing():
+    (advice,) = judged(10, 0, 5, 1, 20).advice
+    assert advice.gain == 0
+    assert str(advice).startswith("data loading takes 50% of a step, but hidden behind another")
+
+
+def test_nothing_is_advised_where_no_rule_is_broken():
+    assert judged(1, 0.1, 15, 1, 20).advice == []
+
+
+def test_halving_the_slowest_stage_is_expected_to_gain_what_the_next_one_allows():
+    (advice,) = [a for a in judged(40, 0, 5, 1, 30).advice if "data loading" in a.rule]
+    assert advice.gain == pytest.approx(1 - 30 / 40, abs=0.01)
+
+
+def test_a_dataset_that_ends_too_early_leaves_what_was_measured():
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    result = empty(strategy)
+    dataset, step = work()
+    with pytest.raises(ProfileError, match=r"ended after 9 batches and 13 are needed: .*repeat"):
+        profile(strategy, dataset.take(9), step, steps=10, result=result)
+    assert len(result.measured.stages["host"]) == 9
+    assert "host pipeline" in result.table()
+
+
+def test_memory_that_does_not_suffice_is_told_in_a_sentence():
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+
+    def step(x):
+        return tf.reduce_sum(tf.ones([1 << 29]))  # 2 GB of 1
+
+    with pytest.raises(ProfileError, match="the step failed: ResourceExhaustedError: "):
+        profile(strategy, work()[0], step, steps=2)
+
+
+def test_the_page_asks_for_nothing_and_fits_a_phone(measured, opened):
+    text = render(measured.as_json())
+    for width in (390, 1200):
+        seen = opened(text, width)
+        assert seen["requests"] == []
+        assert seen["needed"] <= seen["width"] == width
+        for words in ("Where the time goes", "READY", "TRAINING", "Advice", "two model devices"):
+            assert words in seen["text"]
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
+
+
+def test_the_page_can_be_printed_and_drawn(measured, chromium, tmp_path):
+    measured.write_html(tmp_path / "page.html")
+    chromium(
+        tmp_path / "page.html",
+        "--no-pdf-header-footer",
+        f"--print-to-pdf={tmp_path / 'page.pdf'}",
+    )
+    printed = (tmp_path / "page.pdf").read_bytes()
+    assert printed.startswith(b"%PDF")
+    assert 1 <= printed.count(b"/Type /Page\n") <= 3
+    chromium(
+        tmp_path / "page.html", "--window-size=900,1600", f"--screenshot={tmp_path / 'page.png'}"
+    )
+    image = tf.io.decode_png((tmp_path / "page.png").read_bytes(), channels=3)
+    drawn = {tuple(pixel) for pixel in tf.reshape(image, [-1, 3]).numpy()[::7].tolist()}
+    # The bar of the slowest stage, and the first two batches of the timeline.
+    assert {(0xC0, 0x39, 0x2B), (0x1F, 0x77, 0xB4), (0xE0, 0x82, 0x14)} <= drawn
+
+
+def test_the_page_of_half_a_measurement_says_what_went_wrong(opened):
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    result = empty(strategy)
+
+    def step(x):
+        raise KeyError("<no such layer>")
+
+    with pytest.raises(ProfileError):
+        profile(strategy, work()[0], step, steps=3, result=result)
+    seen = opened(render(result.as_json()), 390)
+    assert "Not all was measured: the step failed: KeyError: '<no such layer>'" in seen["text"]
+    assert "front end" in seen["text"]
+    assert seen["needed"] <= 390
+
+
+TARGETS = """
+import tensorflow as tf
+from dual_device_strategy import on_data_device
+
+def good():
+    return tf.data.Dataset.range(100).batch(2).apply(on_data_device(doubled)), total
+
+def doubled(x):
+    return 2 * x
+
+def total(x):
+    return tf.reduce_sum(x)
+
+def nothing():
+    return None
+
+def a_list():
+    return [1, 2], total
+
+def short():
+    return tf.data.Dataset.range(9).apply(on_data_device(doubled)), total
+
+def late():
+    calls = []
+    def step(x):
+        calls.append(x)
+        if len(calls) > 20:
+            raise ValueError("loss is NaN\\nin the second line")
+        return x
+    return tf.data.Dataset.range(100), step
+
+def mixed_types(x):
+    return x + tf.constant(1.5)
+
+def untraceable():
+    return tf.data.Dataset.range(100).apply(on_data_device(mixed_types)), total
+
+def missing_file():
+    return tf.data.Dataset.range(100).map(lambda x: tf.io.read_file("/no/such/file")), total
+
+def batched_behind():
+    return tf.data.Dataset.range(100).apply(on_data_device(doubled)).batch(2), total
+"""
+
+
+@pytest.fixture(scope="module")
+def ended(run_commands, tmp_path_factory):
+    """How the command ended, by name, and the folder it ran in."""
+    folder = tmp_path_factory.mktemp("profile")
+    (folder / "targets.py").write_text(TARGETS)
+    (folder / "kept.html").write_text("an older page")
+    small = ["--emulate_gpus=2", "--num_steps=10"]
+    targets = {
+        "good": ["--html=good.html", "--json=good.json"],
+        "nothing": ["--html=kept.html"],
+        "a_list": ["--html=new.html"],
+        "short": ["--html=short.html", "--json=short.json"],
+        "late": [],
+        "untraceable": [],
+        "missing_file": [],
+        "batched_behind": [],
+        "not_there": [],
+    }
+    commands = {name: [*small, f"--target=targets:{name}", *more] for name, more in targets.items()}
+    sizes = ["--batch_size=4", "--text_len=10", "--mel_frames=20", "--stage_ms=2,4,8"]
+    commands |= {
+        "built in": [*small, *sizes],
+        "no module": [*small, "--target=no_such_module:f"],
+        "no function": [*small, "--target=targets"],
+        "unwritable": [*small, "--html=/no/such/folder/page.html"],
+        "one slot": [*small, "--slots=1"],
+        "two times": [*small, "--stage_ms=10,20"],
+    }
+    return run_commands("profile", commands, folder), folder
+
+
+def test_a_target_is_measured_and_written(ended):
+    results, folder = ended
+    code, out, err = results["good"]
+    assert (code, "Traceback" in err) == (0, False), err
+    assert "verdict: " in out
+    assert "Where the time goes" in (folder / "good.html").read_text()
+    assert json.loads((folder / "good.json").read_text())["staged"]["count"] == 10
+
+
+def test_the_built_in_workload_takes_the_times_asked_for(ended):
+    code, out, _ = ended[0]["built in"]
+    (front_end,) = [line.split() for line in out.splitlines() if line.startswith("  front end")]
+    assert code == 0
+    assert float(front_end[2]) >= 0.9  # 4 ms for a batch of 16
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "shown"),
+    [
+        ("no module", "--target=no_such_module:f cannot be used: ModuleNotFoundError: No mo", ""),
+        ("no function", "--target=targets cannot be used: ValueError: write module:function", ""),
+        ("not_there", "cannot be used: AttributeError: module 'targets' has no attribute", ""),
+        ("nothing", "must return a tf.data.Dataset and a step function, it returned None", ""),
+        ("a_list", "must return a tf.data.Dataset and a step function, it returned ([1", ""),
+        ("untraceable", "cannot be used: TypeError: Input 'y' of 'AddV2' Op has type float", ""),
+        ("short", "ended after 9 batches and 13 are needed: ask for fewer steps", "host pipeline"),
+        ("late", "the staged run failed: ValueError: loss is NaN", "  step  "),
+        ("missing_file", "the host pipeline failed: NotFoundError: ", "each stage alone"),
+        ("batched_behind", "the dataset has a Batch operation behind on_data_device()", ""),
+        ("unwritable", "--html=/no/such/folder/page.html cannot be written (No such file", ""),
+        ("one slot", "slots must be a whole number of at least 2", ""),
+        ("two times", "--stage_ms=10,20 must be three times in ms", ""),
+    ],
+)
+def test_bad_input_ends_with_one_sentence_and_what_was_measured(ended, name, sentence, shown):
+    code, out, err = ended[0][name]
+    assert code == 1
+    assert sentence in err.splitlines()[-1]
+    assert "Traceback" not in err
+    assert shown in out
+
+
+def test_files_hold_what_was_measured_and_older_ones_survive_mistakes(ended):
+    folder = ended[1]
+    assert "Not all was measured: the dataset ended" in (folder / "short.html").read_text()
+    figures = json.loads((folder / "short.json").read_text())
+    assert [(stage["stage"], stage["count"]) for stage in figures["stages"]] == [("host", 9)]
+    assert (folder / "kept.html").read_text() == "an older page"
+    assert not (folder / "new.html").exists()
