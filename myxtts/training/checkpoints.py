@@ -11,6 +11,7 @@ The tensors are tf.train.Checkpoint files. A variable is known by its network an
 names count the layers made in the process and so are others in the next one.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -61,7 +62,8 @@ def save(
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         for name, variables in groups.items():
-            _as_checkpoint(variables).write(str(partial / name))
+            with _quiet():
+                _as_checkpoint(variables).write(str(partial / name))
         values = {
             **state,
             "tensors": {name: _shapes(variables) for name, variables in groups.items()},
@@ -184,6 +186,17 @@ def _offer(directories: list[Path]) -> str:
 def as_tensors(variables: Sequence) -> list:
     """tf.Variables of what may be Keras's."""
     return [v.value if isinstance(v, keras.Variable) else v for v in variables]
+
+
+@contextlib.contextmanager
+def _quiet():
+    """TensorFlow logs how long it took to choose one file for everything."""
+    before = logging.get_verbosity()
+    logging.set_verbosity(min(before, logging.WARNING))
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def _as_checkpoint(groups: Variables) -> tf.train.Checkpoint:

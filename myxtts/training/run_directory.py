@@ -7,7 +7,6 @@ manifests/           copies of the manifests trained and evaluated on
 checkpoints/STAGE/   STAGE is tokenizer, gpt or vocoder
     step-00001500/   a checkpoint to continue from, see `training.checkpoints`
     best/            the weights with the lowest held-out loss (with EMA: its averages)
-    plan.json        how many steps the stage takes
     finished.json    its result, once it is done
 samples/             speech made during the training, as WAV
 events/              for TensorBoard

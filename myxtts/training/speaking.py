@@ -19,7 +19,7 @@ def speak(exhibits, tokenizer, conditioning, gpt) -> dict[str, tf.Tensor]:
         # A voice that has not learnt to stop yet is stopped: nobody takes 12 codes a token.
         most = min(limit, 40 + 12 * len(ids))
         codes, lengths, _ = generate(
-            gpt, latents, text, text_lengths, max_tokens=most, seed=[1, number], **_OPTIONS
+            gpt, latents, text, text_lengths, max_tokens=most, seed=number + 1, **_OPTIONS
         )
         if int(lengths[0]) == 0:
             logging.info("text%d was answered with silence", number)

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import keras
 import tensorflow as tf
@@ -80,6 +80,7 @@ class Stage:
     def show(self, exhibits) -> None:
         """Gives pictures and sounds to a `reports.Exhibits`, with the averaged weights in place."""
 
-    def judge(self, exhibits) -> dict:
-        """Further figures for the stage's result, once it is done."""
+    def judge(self, batches: Iterable[dict]) -> dict:
+        """Further figures for the stage's result, of held-out batches with features; the best
+        weights are in place."""
         return {}

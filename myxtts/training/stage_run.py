@@ -324,10 +324,18 @@ class StageRun:
             "parameters": {n: parameters(net) for n, net in self.stage.networks.items()},
             "weights": state["digest"],
             "identity": self.identity,
-            **self.stage.judge(self.exhibits),
+            **self.stage.judge(self._judged_batches()),
         }
         write_whole(self.directory / "finished.json", json.dumps(result, indent=1) + "\n")
         return result
+
+    def _judged_batches(self):
+        """Whole held-out clips; a few tell which of two is better."""
+        if self.held_out is None:
+            return [self.exhibits.clips]
+        return self.held_out.batches(Stage(), augmented=False).take(
+            min(2, self.held_out.plan.batches_per_epoch)
+        )
 
     # Checkpoints.
 

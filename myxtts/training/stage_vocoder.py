@@ -9,6 +9,7 @@ from dual_device_strategy import data_scope
 from myxtts.model import vocoder_losses
 from myxtts.model.discriminators import Discriminators
 from myxtts.model.layers import salted, seed_of
+from myxtts.model.vocoder_comparison import compare_vocoders
 from myxtts.training import networks
 from myxtts.training.checkpoints import read_weights
 from myxtts.training.data import random_segment
@@ -50,7 +51,14 @@ class VocoderStage(Stage):
             frozen = networks.make("tokenizer", model, at.text_tokens)
         read_weights(at.run.weights("tokenizer"), frozen)
         self.tokenizer, self.speaker = frozen.values()
-        self.run = at.run
+        self.run, self._gpt = at.run, None
+        self._sound = tf.function(
+            lambda mel, voice: self.vocoder(mel, voice),
+            input_signature=[
+                tf.TensorSpec([None, None, model.audio.n_mels]),
+                tf.TensorSpec([None, model.speaker.size]),
+            ],
+        )
 
     @property
     def phases(self):
@@ -114,19 +122,30 @@ class VocoderStage(Stage):
         waveforms = self._sounded(exhibits, mels, voices)
         for i, frames in enumerate(clips["mel_lengths"].numpy()):
             exhibits.sound(f"clip{i}-vocoder", waveforms[i, : frames * audio.hop_length])
-        loaded = load_networks(self.run.path, ("gpt",))
-        if loaded.gpt is None:
+        self._gpt = self._gpt or load_networks(self.run.path, ("gpt",))
+        if self._gpt.gpt is None:
             return
-        spoken = speak(exhibits, self.tokenizer, loaded.conditioning, loaded.gpt)
+        spoken = speak(exhibits, self.tokenizer, self._gpt.conditioning, self._gpt.gpt)
         voice_of = dict(enumerate(reference for _, reference in exhibits.spoken()))
         for name, mel in spoken.items():
             voice = self.speaker(*voice_of[int(name.removeprefix("text"))])
             exhibits.mel(f"{name}/generated", mel)
             exhibits.sound(name, self._sounded(exhibits, mel[None], voice)[0])
 
+    def judge(self, batches):
+        def given():
+            for batch in batches:
+                lengths = batch["mel_lengths"]
+                mel = self.tokenizer.decode(*self.tokenizer.encode(batch["mel"], lengths))
+                reference = batch["conditioning_mel"], batch["conditioning_mel_lengths"]
+                mel = mel[:, : tf.shape(batch["mel"])[1]]
+                yield mel, batch["mel"], lengths, self.speaker(*reference)
+
+        judged = compare_vocoders(self.vocoder, self.config.model.audio, given())
+        return {"default_vocoder": judged.pop("default_vocoder"), "comparison": judged}
+
     def _sounded(self, exhibits, mels, voices):
-        sounded = tf.function(lambda mel, voice: self.vocoder(mel, voice), reduce_retracing=True)
-        return exhibits.strategy.run(sounded, (mels, voices))
+        return exhibits.strategy.run(self._sound, (mels, voices))
 
 
 def _whole(mel, stride, silence):

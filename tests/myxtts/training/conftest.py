@@ -1,0 +1,75 @@
+"""Networks so small that a stage is traced and trained within seconds."""
+
+import dataclasses
+
+import pytest
+import tensorflow as tf
+
+from myxtts.config import BatchConfig, TextConfig
+from myxtts.model.config import (
+    ConditioningConfig,
+    GptConfig,
+    ModelConfig,
+    SpeakerConfig,
+    TokenizerConfig,
+    VocoderConfig,
+)
+from myxtts.text.vocabulary import Vocabulary
+from myxtts.training.config import StageConfig, TrainConfig
+from myxtts.training.trainer import Trainer
+
+MODEL = ModelConfig(
+    text=TextConfig(vocabulary="characters"),
+    tokenizer=TokenizerConfig(width=16, codes=32, code_size=8, residual_blocks=1),
+    conditioning=ConditioningConfig(latents=4, layers=1, heads=2, encoder_layers=1),
+    gpt=GptConfig(layers=1, width=16, heads=2),
+    speaker=SpeakerConfig(width=16, blocks=1, size=8),
+    vocoder=VocoderConfig(
+        width=16, blocks=1, segment_frames=16, discriminator_width=2, adversarial_from_step=4
+    ),
+)
+CONFIG = TrainConfig(
+    model=MODEL,
+    batches=BatchConfig(batch_size=4, buckets=2, conditioning_seconds=(0.5, 1.0)),
+    tokenizer=StageConfig(1e-3, 1.0, warm_up_steps=3),
+    gpt=StageConfig(1e-3, 1.0, warm_up_steps=3),
+    vocoder=StageConfig(1e-3, 1.0, warm_up_steps=3),
+    tokenizer_frames=32,
+    speaker_frames=32,
+    max_steps=24,
+    steps_per_call=3,
+    log_steps=4,
+    evaluate_steps=4,
+    evaluation_clips=4,
+    sample_steps=100,
+    checkpoint_steps=3,
+)
+
+
+@pytest.fixture(scope="session")
+def sides(spoken_corpus):
+    """Twelve training clips, four held-out ones and their vocabulary."""
+    short = [i for i in spoken_corpus.samples.argsort(kind="stable")[:16]]
+    training, held_out = spoken_corpus.subset(short[:12]), spoken_corpus.subset(short[12:])
+    languages = [training.language_of(i) for i in range(len(training))]
+    vocabulary = Vocabulary.train(training.texts, languages, MODEL.text)
+    return training, held_out, vocabulary
+
+
+@pytest.fixture
+def trainer(sides, tmp_path):
+    """trainer(directory=..., strategy=..., **settings) on those."""
+
+    def make(directory="run", strategy=None, **settings):
+        training, held_out, vocabulary = sides
+        return Trainer(
+            dataclasses.replace(CONFIG, **settings),
+            tmp_path / directory,
+            training,
+            held_out,
+            vocabulary,
+            strategy=strategy or tf.distribute.OneDeviceStrategy("CPU:0"),
+            progress=False,
+        )
+
+    return make
