@@ -21,7 +21,7 @@ class Discriminators(Model):
     """All of them; every one gives a map of scores and the feature maps on the way to it."""
 
     def __init__(self, config: VocoderConfig, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         width = config.discriminator_width
         self.members = [
             *(PeriodDiscriminator(period, width, name=f"of{period}") for period in PERIODS),
@@ -43,7 +43,7 @@ class _Stack(layers.Layer):
     """Convolutions over [B, time, place, channels], whose outputs are the features."""
 
     def __init__(self, convolutions, score, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         self.convolutions, self.score = convolutions, score
 
     def build(self, shape):

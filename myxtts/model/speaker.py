@@ -20,7 +20,7 @@ class SpeakerEncoder(Model):
     """See the module."""
 
     def __init__(self, config: SpeakerConfig, n_mels: int, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         width = config.width
         self.size, self.n_mels = config.size, n_mels
         self.embed = layers.Conv1D(width, 5, padding="same", name="embed")

@@ -25,7 +25,7 @@ class ConvNeXtBlock(layers.Layer):
     """Depthwise convolution over time, then a two-layer perceptron, beside a residual path."""
 
     def __init__(self, width: int, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         self.depthwise = layers.DepthwiseConv1D(_KERNEL, padding="same")
         self.norm = layers.LayerNormalization(epsilon=1e-6)
         self.widen = layers.Dense(3 * width, activation="gelu")
@@ -47,7 +47,7 @@ class Vocoder(Model):
     further away do not change it, so a stream may be made in pieces with that much around them."""
 
     def __init__(self, config: VocoderConfig, audio: AudioConfig, speaker_size: int, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         self.audio, self.speaker_size, self.n_fft = audio, speaker_size, audio.n_fft
         self.context_frames = (config.blocks + 1) * (_KERNEL // 2) + audio.n_fft // (
             2 * audio.hop_length
