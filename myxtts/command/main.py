@@ -4,6 +4,7 @@
 sentence each. 2: the training failed.
 """
 
+import logging as std_logging
 import sys
 from collections.abc import Sequence
 
@@ -34,9 +35,15 @@ def run(argv: Sequence[str] | None = None) -> None:
     def main(_: list[str]) -> int:
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.INFO)
+            logging.get_absl_logger().addFilter(_is_ours)
         return _exit_code(*read)
 
     app.run(main, argv=None if argv is None else list(argv), flags_parser=parse)
+
+
+def _is_ours(record) -> bool:
+    """TensorFlow reports such things as how long a checkpoint's callback took, in microseconds."""
+    return record.levelno > std_logging.INFO or "/tensorflow/python/" not in record.pathname
 
 
 def _exit_code(canonical: list[str], mistakes: list[str]) -> int:
