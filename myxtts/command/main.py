@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from absl import app, flags, logging
+from tqdm import tqdm
 
 from dual_device_strategy import command
 from dual_device_strategy.devices import Devices
@@ -35,10 +36,22 @@ def run(argv: Sequence[str] | None = None) -> None:
     def main(_: list[str]) -> int:
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.INFO)
-            logging.get_absl_logger().addFilter(_is_ours)
+        handler = logging.get_absl_handler().python_handler
+        handler.addFilter(_is_ours)
+        handler.setStream(_AboveBars())
         return _exit_code(*read)
 
     app.run(main, argv=None if argv is None else list(argv), flags_parser=parse)
+
+
+class _AboveBars:
+    """Log lines go above a progress bar, not into it."""
+
+    def write(self, text: str) -> None:
+        tqdm.write(text, file=sys.stderr, end="")
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def _is_ours(record) -> bool:

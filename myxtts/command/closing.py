@@ -1,0 +1,100 @@
+"""What a run says at its end: where everything is, what it came to, how to hear it."""
+
+import json
+import shlex
+import statistics
+import sys
+from pathlib import Path
+
+from myxtts.command.corpora import Clips
+from myxtts.corpus.manifest import Corpus
+from myxtts.text.alphabets import base_language
+from myxtts.training.run_directory import RunDirectory
+from myxtts.training.step_log import read_steps
+from myxtts.training.trainer import Report
+
+_SENTENCES = {
+    "en": "This is a sentence of my own.",
+    "de": "Das ist ein Satz von mir.",
+    "es": "Esta es una frase mía.",
+    "fa": "این جمله‌ای از خودم است.",
+    "fr": "Voici une phrase de moi.",
+}
+_FIRST = 5  # steps that trace, and fill the slots
+
+
+def closing_words(run: RunDirectory, clips: Clips, report: Report) -> str:
+    lines = ["", f"Done. Everything is in {run.path}:"]
+    for what, path in (
+        ("report", run.report_file),
+        ("loss curves", run.loss_picture),
+        ("speech", run.samples),
+        ("TensorBoard", run.events),
+        ("settings", run.config_file),
+    ):
+        if path.exists():
+            lines.append(f"  {what:<12} {path}")
+    lines.append("Held-out figures:")
+    for stage, result in report.stages.items():
+        figures = ", ".join(f"{name} {value:.3f}" for name, value in result["held_out"].items())
+        lines.append(f"  {stage:<12} {figures or 'no clip was held out'}")
+    lines.append("Overlap of the devices:")
+    lines += [f"  {stage:<12} {overlap(run, stage)}" for stage in report.stages]
+    if run.weights("gpt") is None:
+        lines.append("To speak, the stages tokenizer and gpt are needed; see --stage.")
+        return "\n".join(lines)
+    lines.append("To hear a sentence of your own:")
+    lines.append(f"  {_synthesis_command(run, clips.validation or clips.training)}")
+    return "\n".join(lines)
+
+
+def overlap(run: RunDirectory, stage: str) -> str:
+    """How much of the steps was spent on waiting, and how busy the devices were, in words."""
+    steps = [line for line in read_steps(run.steps_file) if line["stage"] == stage][_FIRST:]
+    watched = _watched(run, stage)
+    if not steps or not watched.get("steps"):
+        return "too few steps to tell"
+    waited = 1e3 * statistics.fmean(line["wait_seconds"] for line in steps)
+    step = watched["step_ms"]
+    text = f"a step took {step:.1f} ms, of it {min(1.0, waited / step):.1%} waiting for its batch"
+    busy = [
+        f"{role} device {use['device']} {use['busy']:.0%}"
+        for role, use in watched["devices"].items()
+        if use["busy"] is not None
+    ]
+    return f"{text}; busy: {', '.join(busy)}" if busy else text
+
+
+def _watched(run: RunDirectory, stage: str) -> dict:
+    """The monitor's summary of the latest sitting."""
+    try:
+        lines = run.monitor_file(stage).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    summaries = (json.loads(line).get("summary") for line in lines if '"summary"' in line)
+    return next((found for found in reversed(list(summaries)) if found), {})
+
+
+def _synthesis_command(run: RunDirectory, corpus: Corpus) -> str:
+    """In the voice of the longest clip up to six seconds, which is what training saw."""
+    seconds = corpus.samples / corpus.sample_rate
+    chosen = max(range(len(corpus)), key=lambda clip: (seconds[clip] <= 6, seconds[clip]))
+    if seconds[chosen] > 6:
+        chosen = int(seconds.argmin())
+    language = corpus.language_of(chosen)
+    words = [
+        *(short(sys.executable), "-m", "myxtts.synthesis"),
+        f"--checkpoint={short(run.path)}",
+        f"--text={_SENTENCES.get(base_language(language), corpus.texts[chosen])}",
+        f"--speaker_wav={short(corpus.paths[chosen])}",
+        f"--language={language}",
+        "--out=own.wav",
+    ]
+    # --text="..." reads better than "--text=...".
+    parts = (word.partition("=") for word in words)
+    return " ".join(name + equals + (value and shlex.quote(value)) for name, equals, value in parts)
+
+
+def short(path: str | Path) -> str:
+    path, here = Path(path), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
