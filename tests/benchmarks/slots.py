@@ -1,10 +1,10 @@
 """slots="auto" against every fixed number, with stages whose times vary, on the emulated pair.
 
-    python tests/benchmarks/slots.py [ROUNDS] [BATCHES]
+    python tests/benchmarks/slots.py [ROUNDS] [BATCHES] [PERCENT ...]
 
-Front end and step take 20 ms on average, with a standard deviation of 30 % and of 60 %, each batch
-the same times for every contender.  Epochs of all contenders alternate; medians are printed.  The
-last part limits the model device's memory.
+Front end and step take 20 ms on average, with a standard deviation of PERCENT (30 and 60), each
+batch the same times for every contender.  Epochs of all contenders alternate; medians are printed.
+The last part limits the model device's memory.
 """
 
 import statistics
@@ -57,9 +57,9 @@ class Contender:
         self.epochs.append(1e3 * (time.perf_counter() - begin) / (count - 10))
 
 
-def main(rounds: int, batches: int) -> None:
+def main(rounds: int, batches: int, spreads: list[float]) -> None:
     emulation.start(gpus=2, memory_mb=[1024, 96])
-    for spread in (0.3, 0.6):
+    for spread in spreads:
         data = dataset(spread, batches)
         contenders = [Contender(slots, data) for slots in (2, 3, 4, 5, 6, 7, 8, "auto")]
         contenders[-1].epoch()  # it has to see an epoch before it can choose
@@ -89,5 +89,7 @@ def main(rounds: int, batches: int) -> None:
 
 if __name__ == "__main__":
     main(
-        int(sys.argv[1]) if len(sys.argv) > 1 else 3, int(sys.argv[2]) if len(sys.argv) > 2 else 200
+        int(sys.argv[1]) if len(sys.argv) > 1 else 3,
+        int(sys.argv[2]) if len(sys.argv) > 2 else 200,
+        [int(percent) / 100 for percent in sys.argv[3:]] or [0.3, 0.6],
     )
