@@ -160,6 +160,10 @@ class Voice:
             next(self._spoken([3] * tokens, cloned, Speaking(), streamed))
             self.sound(np.zeros([1, 3 * tokens], np.int32), cloned.speaker, 0, 12 * tokens)
 
+    def traced(self) -> list:
+        """The functions that `warm_up` traces."""
+        return [self._cloned, self._sounded, *sampling.traced(self.networks.gpt)]
+
     def _chunks(self, text, language, cloned, speaking, streamed):
         speaking = speaking or Speaking()
         pause = np.zeros(int(speaking.pause * self.sample_rate), np.float32)
@@ -248,8 +252,8 @@ def averaged(latents: tf.Tensor, speakers: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
 def _reason(run: RunDirectory, networks: Networks) -> str:
     if networks.vocoder is None:
         return "no vocoder is trained yet"
-    judged = run.result("vocoder") or {}
-    if "network" not in judged or "griffin_lim" not in judged:
+    judged = (run.result("vocoder") or {}).get("comparison")
+    if not judged:
         return "the vocoder's training is not finished"
     distances = ", ".join(f"{name} {judged[name]:.3f}" for name in VOCODERS)
     return f"mel distance to held-out recordings: {distances}"
