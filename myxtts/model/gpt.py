@@ -260,6 +260,13 @@ def _with_row(table, slot, column):
 
 
 def _with_slot(cached, slot, new):
-    """[B, heads, K, D] with `new` [B, heads, 1, D] at place `slot`."""
-    here = tf.range(tf.shape(cached)[2])[:, None] == slot
-    return tf.where(here, new, cached)
+    """[B, heads, K, D] with `new` [B, heads, 1, D] at place `slot`; in place where TensorFlow may,
+    as it may in a loop, so that a larger cache costs no more."""
+    rows = tf.shape(new)[0] * tf.shape(new)[1]
+    capacity, size = tf.shape(cached)[2], new.shape[3]
+    flat = tf.tensor_scatter_nd_update(
+        tf.reshape(cached, [-1, size]),
+        (tf.range(rows) * capacity + slot)[:, None],
+        tf.reshape(new, [rows, size]),
+    )
+    return tf.reshape(flat, tf.shape(cached))

@@ -149,7 +149,13 @@ def _trace(gpt):
             "step": tf.constant(0),
         }
 
-    @tf.function(reduce_retracing=True)
+    def spec(values):
+        return tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), values)
+
+    # What `begin` returns, with the sizes open that its signature leaves open.
+    state = spec(begin.get_concrete_function().structured_outputs)
+
+    @tf.function(input_signature=[state, spec(_settings(0)), tf.TensorSpec([], tf.int32)])
     def advance(state, settings, until):
         def going(state):
             return (state["step"] < until) & ~tf.reduce_all(state["done"])

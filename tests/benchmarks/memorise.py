@@ -146,6 +146,8 @@ def main() -> None:
     start, used = time.perf_counter(), time.process_time()
     tokenizer = learn_sounds(mel, mel_lengths, TOKENIZER_SHARE * SECONDS)
     codes, code_lengths = tokenizer.encode(mel, mel_lengths)
+    different = len(np.unique(codes.numpy()[tf.sequence_mask(code_lengths).numpy()]))
+    print(f"{int(sum(code_lengths))} codes to learn, {different} different ones", flush=True)
     reference = tf.gather(mel, others), tf.gather(mel_lengths, others)
     # Nothing is to be left out here: what dropout prevents is what is wanted.
     settings = dataclasses.replace(CONFIG.gpt, dropout=0.0, code_noise=0.0)
