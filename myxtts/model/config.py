@@ -73,12 +73,14 @@ class VocoderConfig:
 
     width: int = 512
     blocks: int = 8
+    corrections: int = 2  # rounds that bring the mel of the samples to the one asked for
     segment_frames: int = 64  # what training cuts out of a clip
     discriminator_width: int = 32
     adversarial_from_step: int | None = 20_000  # None: the discriminators never judge
 
     def __post_init__(self):
         need(self.blocks >= 1, "vocoder.blocks", self.blocks, "1 or more")
+        need(self.corrections >= 0, "vocoder.corrections", self.corrections, "0 or more")
         need(self.segment_frames >= 16, "vocoder.segment_frames", self.segment_frames, "16 or more")
         start = self.adversarial_from_step
         need(

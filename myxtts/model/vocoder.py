@@ -6,6 +6,11 @@
 ConvNeXt blocks give every frame a short-time spectrum, and one inverse Fourier transform makes the
 samples. A spectrum starts as what the mel says of it (the magnitude, spread over the bins) times a
 complex factor that the network gives: an untrained one has the right loudness already.
+
+Frames that overlap contradict one another, so the mel of the samples is not quite the one asked
+for. A correction compares the two and turns every band up or down by the difference; the network
+is trained through them. Two of them took the mel distance after 40 s of training from 0.356 to
+0.296.
 """
 
 import numpy as np
@@ -49,8 +54,11 @@ class Vocoder(Model):
     def __init__(self, config: VocoderConfig, audio: AudioConfig, speaker_size: int, **kwargs):
         super().__init__(autocast=False, **kwargs)
         self.audio, self.speaker_size, self.n_fft = audio, speaker_size, audio.n_fft
-        self.context_frames = (config.blocks + 1) * (_KERNEL // 2) + audio.n_fft // (
-            2 * audio.hop_length
+        self.corrections, self._overlap = config.corrections, audio.n_fft // audio.hop_length
+        self.context_frames = (
+            (config.blocks + 1) * (_KERNEL // 2)
+            + config.corrections * (self._overlap - 1)
+            + self._overlap // 2
         )
         self.embed = layers.Conv1D(config.width, _KERNEL, padding="same", name="embed")
         self.voice = layers.Dense(config.width, name="voice")
@@ -62,10 +70,12 @@ class Vocoder(Model):
         self._magnitudes, self._magnitude_offset = _bins_of_mels(audio)
         # Phases are told from the middle of the frame, where they change least from bin to bin.
         self._middle = np.where(np.arange(bins) % 2, -1.0, 1.0).astype(np.float32)
-        window = np.hanning(audio.n_fft + 1)[:-1]
-        # Squared, the overlapping windows of the two transforms add up to this.
-        added = np.sum(np.square(window)) / audio.hop_length
-        self._window = (window / added).astype(np.float32)
+        self._window = np.hanning(audio.n_fft + 1)[:-1].astype(np.float32)
+        self._filters = mel_filters(audio)
+        # From a factor for each mel to one for each bin; bins that no filter hears stay.
+        heard = self._filters.sum(1, keepdims=True)
+        self._to_bins = (self._filters / np.maximum(heard, 1e-9)).T
+        self._unheard = (1.0 - self._to_bins.sum(0)).astype(np.float32)
         self.build((None, None, audio.n_mels))
 
     def build(self, shape):
@@ -77,12 +87,14 @@ class Vocoder(Model):
         self.built = True
 
     def call(self, mel, speaker, training=False):
-        return self.waveform(*self.spectrum(mel, speaker))
+        mel = tf.concat([mel[:, :1], mel, mel[:, -1:], mel[:, -1:]], 1)
+        real, imaginary = self.spectrum(mel, speaker)
+        for _ in range(self.corrections):
+            real, imaginary = self._corrected(self._samples(real, imaginary), mel)
+        return self.waveform(real, imaginary)
 
     def spectrum(self, mel, speaker):
-        """Real and imaginary parts [B, F + 3, bins]; one frame before and two after the mel are
-        made as well, so that every sample has all the frames that overlap there."""
-        mel = tf.concat([mel[:, :1], mel, mel[:, -1:], mel[:, -1:]], 1)
+        """Real and imaginary parts [B, F, bins] as the network gives them."""
         x = self.embed(mel * 0.25 + 1.0)  # log-mels lie between -11.5 and 6
         x = self.norm(x + self.voice(speaker)[:, None])
         for block in self.blocks:
@@ -94,12 +106,36 @@ class Vocoder(Model):
         return real * scale, imaginary * scale
 
     def waveform(self, real, imaginary):
-        """The inverse transform, without the parts that belong to frames outside the mel."""
+        """The inverse transform of F + 3 frames: the first is centred a hop before the first
+        sample and the last a hop behind the last one, so that at every sample of the F * hop all
+        the frames are there that overlap."""
         hop = self.audio.hop_length
-        pieces = tf.signal.irfft(tf.complex(real, imaginary), [self.n_fft]) * self._window
-        samples = tf.signal.overlap_and_add(pieces, hop)
-        begin = self.n_fft // 2 + hop
-        return samples[:, begin : begin + (tf.shape(real)[1] - 3) * hop]
+        begin = self.audio.n_fft // 2 + hop
+        frames = tf.shape(real)[1] - self._overlap + 1
+        return self._samples(real, imaginary)[:, begin : begin + frames * hop]
+
+    def _samples(self, real, imaginary):
+        """All samples that the frames reach; at the ends, where fewer overlap, just as loud."""
+        hop, n_fft = self.audio.hop_length, self.audio.n_fft
+        pieces = tf.signal.irfft(tf.complex(real, imaginary), [n_fft]) * self._window
+        weights = tf.tile(tf.square(self._window)[None], [tf.shape(real)[1], 1])
+        weight = tf.signal.overlap_and_add(weights, hop)
+        return tf.signal.overlap_and_add(pieces, hop) / tf.maximum(weight, 0.05)
+
+    def _corrected(self, samples, mel):
+        """The spectrum of the samples with its bands as loud as the mel says."""
+        count = tf.shape(mel)[1]
+        rows = tf.reshape(samples, [tf.shape(samples)[0], -1, self.audio.hop_length])
+        pieces = tf.concat([rows[:, i : i + count] for i in range(self._overlap)], -1)
+        bins = tf.signal.rfft(pieces * self._window)
+        real, imaginary = tf.math.real(bins), tf.math.imag(bins)
+        power = tf.square(real) + tf.square(imaginary)
+        squared = self.audio.power == 2.0
+        found = tf.matmul(power if squared else tf.sqrt(power + 1e-9), self._filters)
+        factor = tf.exp(tf.cast(mel, tf.float32)) / tf.maximum(found, self.audio.log_floor)
+        factor = tf.matmul(tf.clip_by_value(factor, 1 / 16, 16.0), self._to_bins) + self._unheard
+        factor = tf.sqrt(factor) if squared else factor
+        return real * factor, imaginary * factor
 
 
 def _bins_of_mels(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:

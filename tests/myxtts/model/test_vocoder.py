@@ -1,5 +1,7 @@
 """The vocoder: its transform is exact, its sight is limited, and it learns."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from myxtts.config import AudioConfig
 from myxtts.features import make_log_mel
 from myxtts.model.config import VocoderConfig
 from myxtts.model.vocoder import Vocoder
-from myxtts.model.vocoder_losses import ReconstructionLoss
+from myxtts.model.vocoder_losses import ReconstructionLoss, mel_distance
 
 AUDIO = AudioConfig()
 CONFIG = VocoderConfig(width=32, blocks=2)
@@ -45,7 +47,7 @@ def test_the_inverse_transform_gives_back_what_was_transformed(vocoder):
 def test_a_sample_depends_on_no_frame_further_away_than_the_context(vocoder, speaker, small):
     mel, _ = small.mels(80)
     reach = vocoder.context_frames
-    assert reach == 3 * 3 + 2
+    assert reach == 3 * 3 + 2 * 3 + 2
     before = vocoder(mel, speaker).numpy()[0].reshape(80, 256)
     changed = mel.numpy()
     changed[0, 40] += 3.0
@@ -72,6 +74,22 @@ def test_untrained_it_is_as_loud_as_the_mel_says():
         mel, _ = make_log_mel(AUDIO)(quiet * factor, tf.constant([60 * 256]))
         made = vocoder(mel, tf.zeros([1, 8])).numpy()
         assert 0.2 < made.std() / (0.01 * factor) < 5
+
+
+def test_corrections_bring_the_mel_nearer(speaker, small):
+    mel = make_log_mel(AUDIO)(
+        tf.random.stateless_normal([1, 60 * 256], [1, 2]), tf.constant([15360])
+    )[0]
+    keras.utils.set_random_seed(1)
+    plain = small.livened(Vocoder(dataclasses.replace(CONFIG, corrections=0), AUDIO, 8))
+    distances = []
+    for corrections in (0, 1, 4):
+        config = dataclasses.replace(CONFIG, corrections=corrections)
+        vocoder = Vocoder(config, AUDIO, speaker_size=8)
+        vocoder.set_weights(plain.get_weights())
+        found, _ = make_log_mel(AUDIO)(vocoder(mel, speaker), tf.constant([15360]))
+        distances.append(float(mel_distance(found, mel)))
+    assert distances[2] < 0.8 * distances[1] < 0.8 * 0.8 * distances[0]
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
