@@ -1,5 +1,8 @@
 """Many steps in one call of a tf.function; what they came to is read now and then."""
 
+import contextlib
+from collections.abc import Iterator
+
 import tensorflow as tf
 
 from myxtts.model.layers import seed_of
@@ -71,13 +74,25 @@ class Loop:
         *sums, clips = self._held_out.numpy().tolist()
         return {n: s / max(clips, 1.0) for n, s in zip(self.stage.held_out, sums, strict=True)}
 
-    def swap_averages(self) -> None:
-        """Puts the averaged weights in the networks' place, or back."""
+    @contextlib.contextmanager
+    def averaged_weights(self) -> Iterator[None]:
+        """The averaged weights are in the networks' place meanwhile."""
+        self._swap_averages()
+        try:
+            yield
+        finally:
+            self._swap_averages()
+
+    @tf.function
+    def _swap_averages(self):
+        def swap(variable, average):
+            value = tf.identity(variable)
+            variable.assign(average)
+            average.assign(value)
+
         for learner in self.stage.learners.values():
             for variable, average in learner.pairs():
-                value = tf.identity(variable)
-                variable.assign(tf.identity(average))
-                average.assign(value)
+                self.strategy.extended.update(variable, swap, args=(average,), group=False)
 
     def single_step(self, batch) -> tf.Tensor:
         """One step of the last phase, for measuring: what `strategy.run` is given. Who has read
@@ -100,7 +115,9 @@ class Loop:
                 self.strategy.run(self._step, args=(batch, waited + more, phase))
 
     def _gradients(self, batch, phase):
-        """`(scaled gradients by learner, figures)` of one batch."""
+        """`(scaled gradients, figures, norms, sane)` of one batch, gradients and norms by learner.
+        Where it is not sane, states are as they were."""
+        before = [tf.identity(state) for state in self._states]
         with tf.GradientTape(persistent=True) as tape:
             losses, figures = self.stage.losses(batch, seed_of(batch["key"]), phase)
             scaled = {name: loss * self.loss_scale.scale for name, loss in losses.items()}
@@ -109,49 +126,45 @@ class Loop:
         }
         zero = tf.zeros([])
         figures = tf.stack([tf.cast(figures.get(n, zero), tf.float32) for n in self.stage.parts])
-        return gradients, figures
+        norms = [tf.linalg.global_norm(found) for found in gradients.values()]
+        sane = tf.reduce_all(tf.math.is_finite(tf.concat([norms, figures], 0)))
+        for state, value in zip(self._states, before, strict=True):
+            state.assign(tf.where(sane, tf.convert_to_tensor(state), value))
+        return gradients, figures, dict(zip(gradients, norms, strict=True)), sane
 
     def _add(self, batch, phase):
         """One of the batches of a step of several."""
-        gradients, figures = self._gradients(batch, phase)
+        gradients, figures, _, _ = self._gradients(batch, phase)
         for name, found in gradients.items():
             for total, gradient in zip(self._sums[name], found, strict=True):
                 total.assign_add(gradient)
         self._figures.assign_add(figures)
 
     def _step(self, batch, waited, phase):
-        before = [tf.identity(state) for state in self._states]
-        gradients, figures = self._gradients(batch, phase)
+        gradients, figures, norms, sane = self._gradients(batch, phase)
         if self.config.grad_accum > 1:
             gradients, figures = self._with_sums(gradients, figures)
-        scale = 1.0 / (self.config.grad_accum * self.loss_scale.scale)
-        norms = {name: tf.linalg.global_norm(found) * scale for name, found in gradients.items()}
-        sane = tf.reduce_all(tf.math.is_finite([*norms.values(), *tf.unstack(figures)]))
+            norms = {name: tf.linalg.global_norm(found) for name, found in gradients.items()}
+            sane = tf.reduce_all(tf.math.is_finite(tf.concat([[*norms.values()], figures], 0)))
         counts = tf.cast(sane, tf.float32)
+        scale = 1.0 / (self.config.grad_accum * self.loss_scale.scale)
+        norms = {name: norm * scale for name, norm in norms.items()}
         rates = []
         for name, found in gradients.items():
             learner: Learner = self.stage.learners[name]
-            rates.append(
-                learner.learn(
-                    [g * scale for g in found] if self._scaled else found,
-                    norms[name],
-                    counts,
-                    self.step,
-                    self.planned,
-                )
-            )
-        for state, value in zip(self._states, before, strict=True):
-            state.assign(tf.where(sane, tf.convert_to_tensor(state), value))
+            found = [g * scale for g in found] if self._scaled else found
+            rates.append(learner.learn(found, norms[name], counts, self.step, self.planned))
         self.loss_scale.follow(counts)
-        key = batch["key"][-1]
-        row = [counts, rates[0], waited, key[1], key[2], *tf.unstack(figures)]
+        self._record([counts, rates[0], waited], batch["key"][-1], figures, norms)
+        self.step.assign_add(1)
+
+    def _record(self, first, key, figures, norms):
+        row = [*first, key[1], key[2], *tf.unstack(figures)]
         row += [norms.get(name, tf.zeros([])) for name in self.stage.learners]
         row = tf.stack([tf.cast(value, tf.float64) for value in row])
-        place = (
-            tf.range(self._records.shape[0], dtype=tf.int64) == self.step % self.config.log_steps
-        )
+        rows = self.config.log_steps
+        place = tf.range(rows, dtype=tf.int64) == self.step % rows
         self._records.assign(tf.where(place[:, None], row, tf.convert_to_tensor(self._records)))
-        self.step.assign_add(1)
 
     @property
     def _scaled(self) -> bool:

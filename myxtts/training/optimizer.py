@@ -54,23 +54,24 @@ class AveragingAdamW(keras.optimizers.AdamW):
 
     def update_step(self, gradient, variable, learning_rate):
         number = self._get_variable_index(variable)
-        time = tf.cast(self.iterations + 1, tf.float32)
-        counts = tf.cast(self.counts, tf.float32)
+        kind = variable.dtype
+        time = tf.cast(self.iterations + 1, kind)
+        counts = tf.cast(self.counts, kind)
         beta_1, beta_2 = (1.0 - counts * (1.0 - beta) for beta in (self.beta_1, self.beta_2))
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[number].value.handle,
             v=self._velocities[number].value.handle,
-            beta1_power=tf.pow(self.beta_1, time),
-            beta2_power=tf.pow(self.beta_2, time),
-            lr=learning_rate * counts,
+            beta1_power=tf.pow(tf.cast(self.beta_1, kind), time),
+            beta2_power=tf.pow(tf.cast(self.beta_2, kind), time),
+            lr=tf.cast(learning_rate, kind) * counts,
             beta1=beta_1,
             beta2=beta_2,
-            epsilon=self.epsilon,
-            grad=gradient,
+            epsilon=tf.cast(self.epsilon, kind),
+            grad=tf.cast(gradient, kind),
         )
         if self.ema:
-            passed = tf.cast(self.iterations, tf.float32)
+            passed = tf.cast(self.iterations, kind)
             share = 1.0 - tf.minimum(self.ema, passed / (9.0 + passed))
             average = self.averages[number]
             self.assign_sub(average, (average.value - variable) * (share * counts))

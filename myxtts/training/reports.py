@@ -76,16 +76,17 @@ class Exhibits:
         self._board.sound(self.step, name, waveform, self._rate)
         place = self._directory / f"step-{self.step:08d}"
         place.mkdir(parents=True, exist_ok=True)
-        soundfile.write(place / f"{name}.wav", waveform, self._rate, subtype="PCM_16")
+        with open(place / f"{name}.wav", "wb") as file:  # for its errors
+            soundfile.write(file, waveform, self._rate, subtype="PCM_16", format="WAV")
 
 
 class Bar:
     """A stage's progress bar."""
 
-    def __init__(self, stage: str, step: int, planned: int, shown: bool):
+    def __init__(self, stage: str, step: int, planned: int | None, shown: bool):
         self._bar = tqdm(
             desc=stage,
-            total=planned or None,
+            total=planned,
             initial=step,
             unit="step",
             disable=not shown,

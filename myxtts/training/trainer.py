@@ -24,11 +24,12 @@ from myxtts.training.final_report import write_report
 from myxtts.training.interruption import Interruption
 from myxtts.training.loop import Loop
 from myxtts.training.precision import chosen_precision, policy_of
+from myxtts.training.reading import TrainingFailed
 from myxtts.training.reports import Board
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stage import Stage, Surroundings
 from myxtts.training.stage_gpt import GptStage
-from myxtts.training.stage_run import StageRun, TrainingFailed
+from myxtts.training.stage_run import StageRun
 from myxtts.training.stage_tokenizer import TokenizerStage
 from myxtts.training.stage_vocoder import VocoderStage
 
@@ -117,6 +118,8 @@ class Trainer:
         SIGINT and SIGTERM save and return.
         """
         stages = _in_order(stages)
+        if self.config.deterministic:
+            tf.config.experimental.enable_op_determinism()
         results, watched = {}, {}
         with Interruption() as interruption, self._locked():
             for stage in stages:
@@ -168,7 +171,6 @@ class Trainer:
                 keras.config.set_dtype_policy(before)
             board = Board(directory.events, stage)
             stage_run = StageRun(
-                made,
                 loop,
                 data,
                 held_out,

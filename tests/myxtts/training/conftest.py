@@ -56,18 +56,15 @@ def sides(spoken_corpus):
     return training, held_out, vocabulary
 
 
-@pytest.fixture
-def trainer(sides, tmp_path):
-    """trainer(directory=..., strategy=..., **settings) on those."""
+@pytest.fixture(scope="session")
+def make_trainer(sides):
+    """make_trainer(directory, strategy=..., **settings) on those."""
 
-    def make(directory="run", strategy=None, **settings):
-        training, held_out, vocabulary = sides
+    def make(directory, strategy=None, **settings):
         return Trainer(
             dataclasses.replace(CONFIG, **settings),
-            tmp_path / directory,
-            training,
-            held_out,
-            vocabulary,
+            directory,
+            *sides,
             strategy=strategy or tf.distribute.OneDeviceStrategy("CPU:0"),
             progress=False,
         )

@@ -1,39 +1,36 @@
-"""Whole runs: the same under every strategy, stopped and continued, refused with a sentence."""
+"""Whole runs of real stages: what they leave, the same under every strategy, stopped, continued."""
 
-import dataclasses
 import os
 import signal
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy
 from myxtts import UserError
+from myxtts.training import reading
+from myxtts.training.checkpoints import read_state
 from myxtts.training.run_directory import RunDirectory, load_networks
 from myxtts.training.step_log import read_steps
 
 STAGES = ("tokenizer", "gpt", "vocoder")
 
 
-def losses(directory):
-    return [
-        (line["stage"], line["step"], line["epoch"], line["batch"], line["loss"])
-        for line in read_steps(RunDirectory(directory).steps_file)
-    ]
+def figures(directory):
+    """Every figure of every step, but for the waiting."""
+    lines = read_steps(RunDirectory(directory).steps_file)
+    return [{n: v for n, v in line.items() if n != "wait_seconds"} for line in lines]
 
 
 @pytest.fixture(scope="module")
-def plain(sides, tmp_path_factory):
+def plain(make_trainer, tmp_path_factory):
     """A whole run under OneDeviceStrategy, never stopped."""
-    from tests.myxtts.training.conftest import CONFIG
-    from myxtts.training.trainer import Trainer
-
     path = tmp_path_factory.mktemp("plain")
-    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    report = Trainer(CONFIG, path, *sides, strategy=strategy, progress=False).run()
-    return path, report
+    return path, make_trainer(path).run()
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_voice_and_what_it_came_to(plain):
     path, report = plain
     run = RunDirectory(path)
@@ -41,14 +38,144 @@ def test_a_run_leaves_a_voice_and_what_it_came_to(plain):
     for stage, result in report.stages.items():
         assert result["steps"] == 8 and result["held_out"] and result["skipped"] == 0, stage
         assert (run.stage(stage) / "best").is_dir()
-    assert [line[:2] for line in losses(path)] == [(s, i) for s in STAGES for i in range(8)]
-    assert run.default_vocoder() in ("network", "griffin_lim")
+    found = [(line["stage"], line["step"]) for line in figures(path)]
+    assert found == [(stage, step) for stage in STAGES for step in range(8)]
+    assert run.default_vocoder() == report.stages["vocoder"]["default_vocoder"]
     text = run.report_file.read_text()
-    assert "Griffin" in text or "griffin" in text
+    assert text == report.text and "griffin_lim" in text and "loss.png" in text
     assert run.loss_picture.stat().st_size > 1000
-    assert list(run.samples.glob("*/*/*.wav"))
+    spoken = {p.parent.parent.name for p in run.samples.glob("*/*/*.wav")}
+    assert {"tokenizer", "vocoder"} <= spoken
     networks = load_networks(path)
-    mel = tf.zeros([1, 20, 80])
-    codes, lengths = networks.tokenizer.encode(mel, tf.constant([20]))
-    assert networks.vocoder(networks.tokenizer.decode(codes, lengths), tf.zeros([1, 8])).shape[1] > 0
+    codes, lengths = networks.tokenizer.encode(tf.zeros([1, 20, 80]), tf.constant([20]))
+    mel = networks.tokenizer.decode(codes, lengths)
+    assert networks.vocoder(mel, tf.zeros([1, 8])).shape == [1, 20 * 256]
     assert networks.gpt is not None and networks.conditioning is not None
+    # One checkpoint of a stage can be had as well.
+    step = sorted(run.stage("gpt").glob("step-*"))[0]
+    assert load_networks(step).gpt is not None
+
+
+@pytest.mark.slow
+def test_adversarial_steps_begin_where_the_config_says(plain):
+    lines = [line for line in figures(plain[0]) if line["stage"] == "vocoder"]
+    assert [line["critics"] > 0 for line in lines] == [False] * 4 + [True] * 4
+    assert [line["discriminators_norm"] > 0 for line in lines] == [False] * 4 + [True] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["split", "mirrored", "none"])
+def test_losses_are_the_same_bit_for_bit_under(kind, plain, make_trainer, tmp_path):
+    if kind == "split":
+        make_trainer(tmp_path, strategy=DataModelSplitStrategy("CPU:1", "CPU:2")).run()
+    elif kind == "mirrored":
+        make_trainer(tmp_path, strategy=tf.distribute.MirroredStrategy(["CPU:0"])).run()
+    else:
+        with tf.device("CPU:0"):
+            make_trainer(tmp_path, strategy=tf.distribute.get_strategy()).run()
+    for wanted, found in zip(figures(plain[0]), figures(tmp_path), strict=True):
+        assert wanted == found
+
+
+@pytest.mark.slow
+def test_on_two_gpus_networks_train_on_one_and_frozen_ones_live_on_the_other(
+    plain, make_trainer, tmp_path, monkeypatch
+):
+    if len(tf.config.list_logical_devices("GPU")) < 2:
+        pytest.skip("no emulated GPUs in this process")
+    from myxtts.training.stage_run import StageRun
+
+    seen = {}
+    finish = StageRun._finish
+
+    def spy(self, reason):
+        stage = self.stage
+        trained = [v for n in stage.networks.values() for v in n.variables]
+        trained += [v for learner in stage.learners.values() for v in learner.optimizer.variables]
+        frozen = stage.tokenizer.variables if stage.name != "tokenizer" else []
+        seen[stage.name] = [{v.value.device[-5:] for v in vs} for vs in (trained, frozen)]
+        return finish(self, reason)
+
+    monkeypatch.setattr(StageRun, "_finish", spy)
+    make_trainer(tmp_path, strategy=DataModelSplitStrategy("GPU:1", "GPU:0")).run()
+    assert seen["tokenizer"] == [{"GPU:0"}, set()]
+    assert seen["gpt"] == seen["vocoder"] == [{"GPU:0"}, {"GPU:1"}]
+    for wanted, found in zip(figures(plain[0]), figures(tmp_path), strict=True):
+        if wanted["step"] == 0:
+            assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-3)
+
+
+class _Signal:
+    """Sends a signal when a stage has come to a step."""
+
+    def __init__(self, monkeypatch, stage, step, number):
+        read = reading.Reading.read
+
+        def and_signal(this):
+            read(this)
+            if this._stage.name == stage and this._progress.step == step and not self.sent:
+                self.sent = True
+                os.kill(os.getpid(), number)
+
+        self.sent = False
+        monkeypatch.setattr(reading.Reading, "read", and_signal)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "stage, number", [("gpt", signal.SIGTERM), ("vocoder", signal.SIGINT)], ids=["gpt", "vocoder"]
+)
+def test_a_signal_saves_and_the_same_run_continues_bit_for_bit(
+    stage, number, plain, make_trainer, tmp_path, monkeypatch
+):
+    _Signal(monkeypatch, stage, 4, number)
+    report = make_trainer(tmp_path).run()
+    assert not report.finished and report.interrupted == signal.Signals(number).name
+    assert stage not in report.stages and "tokenizer" in report.stages
+    report = make_trainer(tmp_path).run()
+    assert report.finished and report.interrupted is None
+    for wanted, found in zip(figures(plain[0]), figures(tmp_path), strict=True):
+        assert wanted == found
+    for name in STAGES:
+        best = [read_state(RunDirectory(p).stage(name) / "best") for p in (plain[0], tmp_path)]
+        data = "weights.data-00000-of-00001"
+        assert best[0]["files"][data] == best[1]["files"][data], name
+
+
+@pytest.mark.slow
+def test_finished_stages_are_skipped_and_other_tokenizers_refused(plain, make_trainer):
+    path, report = plain
+    before = RunDirectory(path).steps_file.read_bytes()
+    again = make_trainer(path).run()
+    assert again.stages == report.stages
+    assert RunDirectory(path).steps_file.read_bytes() == before
+    finished = RunDirectory(path).stage("tokenizer") / "finished.json"
+    kept = finished.read_text()
+    finished.write_text(kept.replace(report.stages["tokenizer"]["weights"], "0" * 64))
+    try:
+        with pytest.raises(UserError, match="trained with another tokenizer.*delete"):
+            make_trainer(path).run(["gpt"])
+    finally:
+        finished.write_text(kept)
+
+
+def test_a_stage_that_lacks_an_earlier_one_is_refused(make_trainer, tmp_path):
+    with pytest.raises(UserError, match="the stage gpt needs the result of the stage tokenizer"):
+        make_trainer(tmp_path).run(["gpt"])
+    with pytest.raises(UserError, match="there is no stage 'lexer'; there are tokenizer, gpt"):
+        make_trainer(tmp_path).run(["lexer"])
+
+
+def test_a_strategy_with_two_replicas_is_refused(make_trainer, tmp_path):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(UserError, match="MirroredStrategy has 2 replicas.*one"):
+        make_trainer(tmp_path, strategy=strategy)
+
+
+@pytest.mark.slow
+def test_bfloat16_trains_the_three_stages(plain, make_trainer, tmp_path):
+    report = make_trainer(tmp_path, precision="bfloat16", max_steps=15).run()
+    for stage, result in report.stages.items():
+        assert result["skipped"] == 0 and all(np.isfinite(list(result["training"].values()))), stage
+    found = figures(tmp_path)[0]["loss"]
+    assert found == pytest.approx(figures(plain[0])[0]["loss"], rel=0.02)

@@ -1,0 +1,151 @@
+"""What a checkpoint of a stage holds, and what it must agree with to be continued."""
+
+import dataclasses
+from pathlib import Path
+
+from absl import logging
+
+from myxtts.config import to_json
+from myxtts.training import checkpoints
+from myxtts.training.config import TrainConfig
+from myxtts.training.loop import Loop
+from myxtts.training.stage import Stage
+
+# What must stay as it was; the other settings may change while a stage is trained.
+_FIXED = ("model", "batches", "augment", "grad_accum", "seed", "tokenizer_frames", "speaker_frames")
+
+
+@dataclasses.dataclass
+class Progress:
+    """How far a stage has come: what a checkpoint says beside its tensors."""
+
+    step: int = 0
+    trained_on: tuple[int, int] | None = None  # epoch and batch
+    planned: int | None = None
+    seconds: float = 0.0  # in all
+    stepping: float = 0.0  # of these, in steps
+    waited: float = 0.0  # of these, for batches
+    skipped: int = 0
+    skipped_in_row: int = 0
+    best: float | None = None
+    best_step: int | None = None
+    best_figures: dict = dataclasses.field(default_factory=dict)
+    evaluations_since_best: int = 0
+    evaluations: list = dataclasses.field(default_factory=list)
+    recent: dict = dataclasses.field(default_factory=dict)  # mean figures of the latest steps
+
+    def next_batch(self, batches_per_epoch: int) -> int:
+        """The number of the batch after the last one trained on."""
+        if self.trained_on is None:
+            return 0
+        epoch, batch = self.trained_on
+        return epoch * batches_per_epoch + batch + 1
+
+
+class Saving:
+    """The checkpoints of one stage.
+
+    `identity`: what a checkpoint must agree with beside the settings, by name. All chance is drawn
+    from (seed, epoch, batch), so the position and the seeds are the state of all generators.
+    """
+
+    def __init__(
+        self, stage: Stage, loop: Loop, config: TrainConfig, directory: Path, identity: dict
+    ):
+        self.stage, self.loop, self.config = stage, loop, config
+        self.directory, self.identity = directory, identity
+
+    def save(self, progress: Progress) -> None:
+        path = self.directory / f"step-{progress.step:08d}"
+        if not path.exists():
+            state = self._state(progress)
+            checkpoints.save(path, state, self._weights_to_use(), self._training())
+            checkpoints.remove_all_but(self.directory, self.config.keep_checkpoints)
+
+    def save_best(self, progress: Progress) -> None:
+        path = self.directory / "best"
+        checkpoints.save(path, self._state(progress), self._weights_to_use())
+
+    def load_best(self) -> dict:
+        """Puts the best weights in place; the checkpoint's state."""
+        state = checkpoints.read_state(self.directory / "best")
+        checkpoints.read_tensors(self.directory / "best", state, "weights", self._networks())
+        return state
+
+    def resume(self) -> tuple[Progress, float | None]:
+        """From the newest checkpoint, if there is one: the progress, and the `max_minutes` that
+        its planned number of steps was fixed for."""
+        checkpoints.clear_leftovers(self.directory)
+        newest = checkpoints.newest(self.directory)
+        if newest is None:
+            return Progress(), None
+        path, state = newest
+        self._refuse_others(path, state)
+        checkpoints.read_tensors(path, state, "training", self._training())
+        known = {field.name for field in dataclasses.fields(Progress)}
+        progress = Progress(**{n: v for n, v in state["progress"].items() if n in known})
+        progress.trained_on = progress.trained_on and tuple(progress.trained_on)
+        logging.info(
+            "%s: continues after step %d (epoch %s, batch %s) from %s",
+            self.stage.name,
+            progress.step,
+            *(progress.trained_on or ("-", "-")),
+            path,
+        )
+        return progress, state["config"]["max_minutes"]
+
+    def _networks(self) -> dict:
+        return {name: network.variables for name, network in self.stage.networks.items()}
+
+    def _weights_to_use(self) -> dict:
+        averaged = {
+            id(variable): average
+            for learner in self.stage.learners.values()
+            for variable, average in learner.pairs()
+        }
+        return {
+            name: [averaged.get(id(v), v) for v in checkpoints.as_tensors(variables)]
+            for name, variables in self._networks().items()
+        }
+
+    def _training(self) -> dict:
+        helpers = {name: network.variables for name, network in self.stage.helpers.items()}
+        optimizers = {
+            f"{name}_optimizer": learner.optimizer.variables
+            for name, learner in self.stage.learners.items()
+        }
+        return {**self._networks(), **helpers, **optimizers, "loop": self.loop.variables()}
+
+    def _state(self, progress: Progress) -> dict:
+        return {
+            "format": 1,
+            "stage": self.stage.name,
+            "step": progress.step,
+            "progress": dataclasses.asdict(progress),
+            "random": {"seed": self.config.seed, "batches": self.config.batches.seed},
+            "identity": self.identity,
+            "config": to_json(self.config),
+        }
+
+    def _refuse_others(self, path: Path, state: dict) -> None:
+        mine, theirs = to_json(self.config), state["config"]
+        found = [_difference(name, theirs.get(name), mine[name]) for name in _FIXED]
+        found += [
+            _difference(name, state["identity"].get(name), value)
+            for name, value in self.identity.items()
+        ]
+        for difference in filter(None, found):
+            raise checkpoints.DamagedCheckpoint(
+                f"the checkpoint {path} does not fit: it was made with {difference}; give what it "
+                "was made with, or another run directory"
+            )
+
+
+def _difference(name: str, theirs, mine) -> str | None:
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        for key in sorted(mine.keys() | theirs.keys()):
+            found = _difference(f"{name}.{key}", theirs.get(key), mine.get(key))
+            if found:
+                return found
+        return None
+    return None if theirs == mine else f"{name}={theirs!r}, not {mine!r}"

@@ -1,0 +1,259 @@
+"""The run of a stage around its steps, with a network that is traced within a second."""
+
+import dataclasses
+import json
+import os
+import shutil
+import stat
+
+import keras
+import pytest
+import tensorflow as tf
+
+from myxtts import UserError
+from myxtts.model.layers import mask_of, masked_mean
+from myxtts.training import trainer as trainers
+from myxtts.training.budget import Budget
+from myxtts.training.checkpoints import DamagedCheckpoint, step_directories
+from myxtts.training.config import TrainConfig
+from myxtts.training.optimizer import Learner
+from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stage import Stage
+from myxtts.training.step_log import StepLog, read_steps
+
+
+class Toy(Stage):
+    """Learns the mean mel of speech; what is in `spoil` makes a step's loss infinite."""
+
+    name = "tokenizer"
+    parts = ("loss",)
+    held_out = ("loss",)
+    spoil: tuple = ()
+    worse_from = None  # the number of the evaluation from which things get worse
+
+    def __init__(self, at):
+        super().__init__()
+        network = keras.layers.Dense(80)
+        network.build((None, 1))
+        self.networks = {"tokenizer": network}
+        self.learners = {"toy": Learner([network], at.config.tokenizer)}
+        self.evaluations = 0
+
+    def front_end(self, batch):
+        return {name: batch[name] for name in ("mel", "mel_lengths", "key")}
+
+    def _loss(self, batch):
+        guess = self.networks["tokenizer"](tf.ones([1, 1]))
+        error = tf.reduce_mean(tf.abs(batch["mel"] * 0.25 - guess[:, None]), -1)
+        return masked_mean(error, mask_of(batch["mel_lengths"], tf.shape(error)[1]))
+
+    def losses(self, batch, seed, phase):
+        loss = self._loss(batch)
+        if self.spoil:
+            number = batch["key"][0, 1] * 3 + batch["key"][0, 2]
+            spoilt = tf.reduce_any(number == tf.constant([*self.spoil]))
+            loss = tf.where(spoilt, loss / 0.0, loss)
+        return {"toy": loss}, {"loss": loss}
+
+    def evaluate(self, batch):
+        return {"loss": self._loss(batch)}
+
+
+@pytest.fixture
+def toy(make_trainer, monkeypatch, tmp_path):
+    """toy(spoil=..., **settings).run() in tmp_path; three batches are an epoch."""
+
+    def make(spoil=(), path=None, **settings):
+        stage = type("Toy", (Toy,), {"spoil": spoil})
+        monkeypatch.setitem(trainers.STAGE_CLASSES, "tokenizer", stage)
+        chosen = make_trainer(path or tmp_path, **{"max_steps": 12, **settings})
+        return lambda: chosen.run(["tokenizer"])
+
+    return make
+
+
+def steps(path):
+    return [line["step"] for line in read_steps(RunDirectory(path).steps_file)]
+
+
+def test_checkpoints_keep_the_last_and_the_best(toy, tmp_path):
+    report = toy(keep_checkpoints=2)()
+    stage = RunDirectory(tmp_path).stage("tokenizer")
+    assert [path.name for path in step_directories(stage)] == ["step-00000009", "step-00000012"]
+    result = report.stages["tokenizer"]
+    state = json.loads((stage / "best" / "state.json").read_text())
+    assert state["step"] == result["best_step"]
+    assert result["held_out"]["loss"] == min(e["loss"] for e in result["evaluations"])
+    newest = json.loads((stage / "step-00000012" / "state.json").read_text())
+    assert newest["progress"]["trained_on"] == [3, 2]  # twelve batches, three an epoch
+    assert newest["config"]["max_steps"] == 12 and newest["identity"]["vocabulary"]
+
+
+def test_a_bad_batch_is_left_out_and_the_run_goes_on(toy, tmp_path):
+    result = toy(spoil=(1, 4))().stages["tokenizer"]
+    assert result["skipped"] == 2 and result["steps"] == 12
+    lines = read_steps(RunDirectory(tmp_path).steps_file)
+    assert [line["step"] for line in lines if not line["counts"]] == [1, 4]
+
+
+def test_bad_batches_in_a_row_stop_the_run_with_their_clips(toy, tmp_path):
+    run = toy(spoil=range(6, 100), max_skipped=4)
+    with pytest.raises(trainers.TrainingFailed) as failure:
+        run()
+    text = str(failure.value)
+    assert "4 steps in a row" in text and "step 9 (epoch 3, batch 0)" in text
+    assert "with the clips" in text and ".wav" in text
+    assert step_directories(RunDirectory(tmp_path).stage("tokenizer"))[-1].name == "step-00000006"
+
+
+def test_bad_batches_are_counted_across_an_interruption(toy, tmp_path):
+    with pytest.raises(trainers.TrainingFailed):
+        toy(spoil=range(5, 100), max_skipped=6)()
+    # The checkpoint after step 9 remembers four of them.
+    with pytest.raises(trainers.TrainingFailed, match=r"6 steps in a row.*step 10 "):
+        toy(spoil=range(5, 100), max_skipped=6)()
+
+
+def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_offered(toy, tmp_path):
+    toy(max_steps=9)()
+    stage = RunDirectory(tmp_path).stage("tokenizer")
+    (stage / "finished.json").unlink()
+    newest, before = step_directories(stage)[-1], step_directories(stage)[-2]
+    data = newest / "training.data-00000-of-00001"
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    with pytest.raises(DamagedCheckpoint) as refusal:
+        toy(max_steps=9)()
+    text = str(refusal.value)
+    assert f"{newest} is damaged: training.data-00000-of-00001" in text
+    assert f"The one before it, {before}, is whole: delete {newest}" in text
+    shutil.rmtree(newest)
+    assert toy(max_steps=9)().stages["tokenizer"]["steps"] == 9
+    assert steps(tmp_path) == list(range(9))
+
+
+@pytest.mark.parametrize("name", ["state.json", "weights.index"])
+def test_a_checkpoint_with_a_changed_or_missing_file_is_refused(name, toy, tmp_path):
+    toy(max_steps=6)()
+    stage = RunDirectory(tmp_path).stage("tokenizer")
+    (stage / "finished.json").unlink()
+    newest = step_directories(stage)[-1]
+    if name == "state.json":
+        text = (newest / name).read_text()
+        (newest / name).write_text(text.replace('"step": 6', '"step": 5'))
+    else:
+        (newest / name).unlink()
+    with pytest.raises(DamagedCheckpoint, match=f"damaged: {name} is (not what|missing)"):
+        toy(max_steps=6)()
+
+
+def test_a_checkpoint_made_with_other_settings_is_refused_with_the_setting(toy, tmp_path):
+    toy(max_steps=6)()
+    (RunDirectory(tmp_path).stage("tokenizer") / "finished.json").unlink()
+    with pytest.raises(DamagedCheckpoint, match="seed=0, not 3; give what it was made with"):
+        toy(max_steps=6, seed=3)()
+    with pytest.raises(DamagedCheckpoint, match="precision='float32', not 'bfloat16'"):
+        toy(max_steps=6, precision="bfloat16")()
+    # What decides neither weights nor batches may change.
+    assert toy(max_steps=8, log_steps=3)().stages["tokenizer"]["steps"] == 8
+
+
+def test_training_stops_early_when_nothing_gets_better(toy, monkeypatch):
+    from myxtts.training.loop import Loop
+
+    evaluated = []
+
+    def evaluate(self, iterator, batches):
+        evaluated.append(1.0 if len(evaluated) < 2 else 2.0)
+        return {"loss": evaluated[-1]}
+
+    monkeypatch.setattr(Loop, "evaluate", evaluate)
+    result = toy(max_steps=40, evaluate_steps=2, patience=2)().stages["tokenizer"]
+    assert result["reason"] == "no better in 2 evaluations"
+    assert result["steps"] == 6 and result["best_step"] == 2
+
+
+def test_a_budget_of_minutes_is_planned_once_and_kept_when_continued(toy, tmp_path):
+    settings = {"max_steps": None, "max_minutes": 0.05, "log_steps": 50, "evaluate_steps": 10**6}
+    settings |= {"checkpoint_steps": 10**6, "sample_steps": 10**6}
+    toy(**settings)()
+    stage = RunDirectory(tmp_path).stage("tokenizer")
+    # One checkpoint is of the moment when the number of steps was known.
+    first, last = step_directories(stage)
+    planned = [
+        json.loads((path / "state.json").read_text())["progress"]["planned"]
+        for path in (first, last)
+    ]
+    assert planned[0] == planned[1] > 10
+    (stage / "finished.json").unlink()
+    shutil.rmtree(last)
+    lines = read_steps(RunDirectory(tmp_path).steps_file)
+    toy(**settings)()
+    again = read_steps(RunDirectory(tmp_path).steps_file)
+    assert step_directories(stage)[0] == first
+    for one, other in zip(lines, again, strict=False):
+        assert (one["loss"], one["learning_rate"]) == (other["loss"], other["learning_rate"])
+
+
+def test_the_number_of_steps_follows_from_the_rate_of_the_first_ones():
+    config = TrainConfig(max_minutes=10.0)
+    budget = Budget(config, "gpt", ("gpt",), {}, 100)
+    assert not budget.measure(5, 20.0, 4, 15.0)  # too few steps
+    assert not budget.measure(21, 25.0, 20, 20.0)  # too little time
+    assert budget.measure(41, 48.0, 40, 40.0)
+    # A second each; 600 of them less 12 % for evaluations and the like, less those that passed.
+    assert budget.steps == 41 + int(600 * 0.88 - 48)
+    assert not budget.measure(42, 50.0, 41, 42.0)
+    assert not budget.is_over(740) and budget.is_over(760)
+
+
+def test_shares_of_a_budget_go_to_the_stages_that_are_left():
+    config = TrainConfig(max_minutes=10.0)
+    stages = ("tokenizer", "gpt", "vocoder")
+    first = Budget(config, "tokenizer", stages, {}, 100)
+    shares = [config.stage(name).share for name in stages]
+    assert first.seconds == pytest.approx(600 * shares[0] / sum(shares))
+    second = Budget(config, "gpt", stages, {"tokenizer": 200.0}, 100)
+    assert second.seconds == pytest.approx(400 * shares[1] / (shares[1] + shares[2]))
+    alone = Budget(config, "gpt", ("gpt",), {}, 100)
+    assert alone.seconds == pytest.approx(600)
+    steps = Budget(dataclasses.replace(config, max_minutes=None, epochs=3), "gpt", stages, {}, 100)
+    assert steps.steps == 300
+    with pytest.raises(UserError, match="give --epochs, --max_steps or --max_minutes"):
+        Budget(TrainConfig(), "gpt", stages, {}, 100)
+
+
+def test_two_trainings_in_one_directory_are_refused(toy, tmp_path):
+    run = toy()
+    import fcntl
+
+    with open(tmp_path / ".lock", "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another training is running in"):
+            run()
+    assert run().finished
+
+
+def test_a_directory_that_cannot_be_written_is_one_sentence(toy, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written: Not a directory"):
+        toy(path=tmp_path / "file" / "run")
+
+
+def test_a_full_disk_is_one_sentence_and_the_checkpoints_stay_whole(toy, tmp_path):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    toy(max_steps=6)()
+    run = RunDirectory(tmp_path)
+    (run.stage("tokenizer") / "finished.json").unlink()
+    before = step_directories(run.stage("tokenizer"))
+    run.steps_file.unlink()
+    run.steps_file.symlink_to("/dev/full")
+    log = StepLog(tmp_path / "other.jsonl", "tokenizer", 0)
+    with open("/dev/full", "w") as log._file:
+        with pytest.raises(UserError, match=r"cannot be written: No space left on device; make"):
+            log.write(0, [{"loss": 1.0}])
+        log._file.detach()
+    assert step_directories(run.stage("tokenizer")) == before
+    assert stat.S_ISDIR(before[-1].stat().st_mode)
