@@ -55,13 +55,19 @@ def read_batches(
         lambda: _rows(plan, epoch, batch, epochs),
         output_signature=tf.TensorSpec([None, 7], tf.int32),
     )
-    dataset = (
-        rows.prefetch(1)  # the next epoch's plan is made while this one is read
-        .unbatch()
-        .map(read, num_parallel_calls=workers, deterministic=True)
-        # Clips of one batch follow one another and have the shape of their bucket.
-        .batch(config.batch_size, drop_remainder=config.drop_remainder)
-    )
+    rows = rows.prefetch(1)  # the next epoch's plan is made while this one is read
+
+    def batched(clips: tf.data.Dataset) -> tf.data.Dataset:
+        return clips.map(read, num_parallel_calls=workers, deterministic=True).batch(
+            # Clips of one batch follow one another and have the shape of their bucket.
+            config.batch_size,
+            drop_remainder=config.drop_remainder,
+        )
+
+    if config.drop_remainder:
+        dataset = batched(rows.unbatch())
+    else:  # the incomplete last batch must not be filled up by the next epoch's clips
+        dataset = rows.flat_map(lambda epoch: batched(tf.data.Dataset.from_tensor_slices(epoch)))
     if epochs is not None:
         dataset = dataset.apply(
             tf.data.experimental.assert_cardinality(plan.batches_per_epoch * epochs - batch)

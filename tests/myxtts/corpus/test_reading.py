@@ -112,6 +112,20 @@ def test_an_evaluation_sees_every_clip_once(encoded, spoken_corpus):
     assert {len(batch["clip"]) for batch in batches[:-1]} == {8}
 
 
+def test_an_incomplete_last_batch_is_not_filled_from_the_next_epoch(encoded):
+    config = BatchConfig(8, buckets=3, drop_remainder=False)
+    plan, endless = reader(encoded, config)
+    batches = take(endless, 2 * plan.batches_per_epoch)
+    incomplete = len(encoded[0]) % 8
+    assert 0 < incomplete < 8
+    for epoch in (0, 1):
+        mine = [batch for batch in batches if (batch["key"][:, 1] == epoch).all()]
+        assert len(mine) == plan.batches_per_epoch and len(mine[-1]["clip"]) == incomplete
+        for number, batch in enumerate(mine):
+            wanted = plan.epoch(epoch).clips[number]
+            np.testing.assert_array_equal(batch["clip"], wanted[wanted >= 0])
+
+
 def test_shapes_are_few_and_static_shapes_are_one(encoded):
     plan, dataset = reader(encoded, epochs=4)
     shapes = {(b["waveform"].shape, b["text"].shape) for b in take(dataset, 10**6)}
