@@ -9,31 +9,43 @@ from absl import app, flags, logging
 from myxtts import UserError
 
 
-def define_flags(run_flag: str) -> None:
+def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
     """Not at import: other commands have flags of the same names. `run_flag` names the run."""
-    flags.DEFINE_string(run_flag, None, "Directory of the training run, or a checkpoint in it.")
-    flags.DEFINE_string(
-        "recogniser_dir",
-        "recogniser",
-        "Where the recogniser and the judge of voices are kept; trained there when first needed.",
-    )
-    flags.DEFINE_string("prepared_dir", None, "Prepared corpus, if the run does not know it.")
-    flags.DEFINE_integer("sentences", 50, "How many sentences are said.", 1)
-    flags.DEFINE_enum("vocoder", None, ["network", "griffin_lim"], "Default: the run's better one.")
-    flags.DEFINE_float("temperature", 0.7, "Divides the logits; 0 takes the likeliest code.")
-    flags.DEFINE_integer("top_k", 50, "Only the k likeliest codes are drawn; 0: all.")
-    flags.DEFINE_float("top_p", 0.9, "Only the likeliest codes with this share are drawn.")
-    flags.DEFINE_float("repetition_penalty", 1.0, "Above 1 makes codes heard before rarer.")
-    flags.DEFINE_integer("seed", 0, "The same seed says the same thing the same way.")
-    flags.DEFINE_string("save_dir", None, "Leave the speech there as WAV files, with its texts.")
+    for name, default, told in (
+        (run_flag, None, "Directory of the training run, or a checkpoint in it."),
+        (
+            "recogniser_dir",
+            "recogniser",
+            "Where recogniser and judge of voices are kept; trained there when first needed.",
+        ),
+        ("prepared_dir", None, "Prepared corpus, if the run does not know it."),
+        ("save_dir", None, "Leave the speech there as WAV files, with its texts."),
+    ):
+        flags.DEFINE_string(name, default, told, values)
+    for name, default, told in (
+        ("temperature", 0.7, "Divides the logits; 0 takes the likeliest code."),
+        ("top_p", 0.9, "Only the likeliest codes with this share are drawn."),
+        ("repetition_penalty", 1.0, "Above 1 makes codes heard before rarer."),
+    ):
+        flags.DEFINE_float(name, default, told, flag_values=values)
+    for name, default, told in (
+        ("sentences", 50, "How many sentences are said."),
+        ("top_k", 50, "Only the k likeliest codes are drawn; 0: all."),
+        ("seed", 0, "The same seed says the same thing the same way."),
+    ):
+        flags.DEFINE_integer(name, default, told, flag_values=values)
+    vocoders = ["network", "griffin_lim"]
+    told = "Default: the run's better one."
+    flags.DEFINE_enum("vocoder", None, vocoders, told, flag_values=values)
 
 
-def evaluation_of_flags(run_flag: str):
+def evaluation_of_flags(run_flag: str, given: flags.FlagValues = flags.FLAGS):
     """The `report.Evaluation` the flags ask for."""
-    given = flags.FLAGS
     path = given[run_flag].value
     if not path:
         raise UserError(f"--{run_flag} is missing; give the directory of a training run")
+    if given.sentences < 1:
+        raise UserError(f"--sentences must be 1 or more, got {given.sentences}")
     from myxtts.evaluation.report import Evaluation
     from myxtts.evaluation.run_corpus import run_corpus
     from myxtts.model.voice import Speaking, Voice

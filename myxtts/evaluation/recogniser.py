@@ -110,6 +110,13 @@ class Recogniser:
 
     def _read(self, clips: list[np.ndarray]) -> list[str]:
         mel, mel_lengths = log_mels(clips, self.config.audio)
+        # Silence as far as a letter can hear, so that what is read does not depend on what it is
+        # read with; and an even number of frames, as in training: the stride's padding shifts by
+        # a frame between even and odd.
+        silence = (2 * self.config.layers + 1) * self.config.kernel
+        silence += (mel.shape[1] + silence) % 2
+        floor = float(np.log(self.config.audio.log_floor))
+        mel = tf.pad(mel, [[0, 0], [0, silence], [0, 0]], constant_values=floor)
         (found,), _ = tf.nn.ctc_greedy_decoder(
             tf.transpose(self.network(mel, training=False), [1, 0, 2]),
             _logit_lengths(mel_lengths),

@@ -38,7 +38,7 @@ _FRAMES = 128  # 1.5 s of each clip in training
 _BATCH = 16
 
 
-def lesson() -> Lesson:
+def voice_lesson() -> Lesson:
     speech = EmbeddedConfig(40.0, 80, ("en",), seed=930_001, first_voice=300)
     return Lesson(speech, steps=1500, batch_size=32, held_out=0.1)
 
@@ -68,13 +68,11 @@ def others_beaten(vectors: np.ndarray, references: np.ndarray, own: Sequence[int
     return (likeness < mine).sum(1)
 
 
-def trained_voice_judge(
-    directory: str | os.PathLike, lesson_taken: Lesson | None = None
-) -> VoiceJudge:
+def trained_voice_judge(directory: str | os.PathLike, lesson: Lesson | None = None) -> VoiceJudge:
     """The encoder in `directory/speakers`; where there is none yet it is trained first."""
     place = Path(directory) / "speakers"
     if not is_taught(place):
-        taken = lesson_taken or lesson()
+        taken = lesson or voice_lesson()
         taught(place, taken, lambda corpus: _teach(corpus, taken))
     description = description_in(place)
     config = from_json(SpeakerConfig, description["config"], str(place))

@@ -13,7 +13,7 @@ from myxtts.model.griffin_lim import griffin_lim
 
 def resampled(waveform: np.ndarray, sample_rate: int, wanted: int) -> np.ndarray:
     waveform = np.asarray(waveform, np.float32)
-    if sample_rate == wanted:
+    if sample_rate == wanted or not len(waveform):
         return waveform
     return librosa.resample(waveform, orig_sr=sample_rate, target_sr=wanted)
 
