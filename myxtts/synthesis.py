@@ -13,11 +13,12 @@ From Python: `myxtts.model.voice.Voice`.
 
 import contextlib
 import dataclasses
+import functools
 import os
 import sys
 import time
 import wave
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -37,27 +38,40 @@ class Line:
     references: tuple[str, ...]
 
 
-def define_flags() -> None:
+def define_flags(into: flags.FlagValues = flags.FLAGS) -> None:
     """Not at import: other commands have flags of the same names."""
-    flags.DEFINE_string("checkpoint", None, "Directory of the training run, or a checkpoint in it.")
-    flags.DEFINE_string("text", None, "What to say.")
-    flags.DEFINE_list("speaker_wav", [], "Recordings of the voice, with commas between them.")
-    flags.DEFINE_string("language", None, "Language of the text; not needed where there is one.")
-    flags.DEFINE_string("out", "out.wav", "The recording; with --batch_file a directory.")
-    flags.DEFINE_string("batch_file", None, "File of texts: name, text[, language, speaker_wav].")
-    flags.DEFINE_bool("stream", False, "Write while speaking; --out may be - or end in .raw.")
-    flags.DEFINE_enum("vocoder", None, ["network", "griffin_lim"], "Default: the run's better one.")
-    flags.DEFINE_float("temperature", 0.7, "Divides the logits; 0 takes the likeliest code.")
-    flags.DEFINE_integer("top_k", 50, "Only the k likeliest codes are drawn; 0: all.")
-    flags.DEFINE_float("top_p", 0.9, "Only the likeliest codes with this share are drawn.")
-    flags.DEFINE_float("repetition_penalty", 1.0, "Above 1 makes codes heard before rarer.")
-    flags.DEFINE_float("length_penalty", 1.0, "Above 1 gives longer speech, below 1 shorter.")
-    flags.DEFINE_float("pause", 0.15, "Seconds of silence between sentences.")
-    flags.DEFINE_integer("seed", 0, "The same seed says the same thing the same way.")
+    text, number, whole = (
+        functools.partial(define, flag_values=into)
+        for define in (flags.DEFINE_string, flags.DEFINE_float, flags.DEFINE_integer)
+    )
+    text("checkpoint", None, "Directory of the training run, or a checkpoint in it.")
+    text("text", None, "What to say.")
+    text("language", None, "Language of the text; not needed where the voice has one.")
+    text("out", "out.wav", "The recording; with --batch_file a directory.")
+    text("batch_file", None, "File of texts: name, text[, language[, speaker_wav]].")
+    flags.DEFINE_list(
+        "speaker_wav", [], "Recordings of the voice, with commas between them.", flag_values=into
+    )
+    flags.DEFINE_bool(
+        "stream", False, "Write while speaking; --out may be - or end in .raw.", flag_values=into
+    )
+    flags.DEFINE_enum(
+        "vocoder",
+        None,
+        ["network", "griffin_lim"],
+        "What makes the waveforms; default: the one that was better in the training.",
+        flag_values=into,
+    )
+    number("temperature", 0.7, "Divides the logits; 0 takes the likeliest code.")
+    whole("top_k", 50, "Only the k likeliest codes are drawn; 0: all.")
+    number("top_p", 0.9, "Only the likeliest codes that have this share are drawn.")
+    number("repetition_penalty", 1.0, "Above 1 makes codes that were drawn before rarer.")
+    number("length_penalty", 1.0, "Above 1 gives longer speech, below 1 shorter.")
+    number("pause", 0.15, "Seconds of silence between sentences.")
+    whole("seed", 0, "The same seed says the same thing the same way.")
 
 
-def main(arguments: list[str]) -> None:
-    given = flags.FLAGS
+def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:
     if len(arguments) > 1:
         raise UserError(f"{arguments[1]!r} is not a flag; the text is given with --text")
     if not given.checkpoint:
@@ -67,29 +81,28 @@ def main(arguments: list[str]) -> None:
     if given.batch_file and given.stream:
         raise UserError("--stream says one --text; leave it out with --batch_file")
     lines = [_line_of_flags(given)] if given.batch_file is None else _read_lines(given)
-    if not given.stream:
-        _need_wav_names(lines)
+    for line in lines:
+        _check_name(line.out, given.stream)
 
     from myxtts.model.voice import Speaking, Voice
 
     names = [field.name for field in dataclasses.fields(Speaking)]
     speaking = Speaking(**{name: getattr(given, name) for name in names})
     voice = Voice.load(given.checkpoint, given.vocoder)
-    lines = [_with_language(line, voice) for line in lines]
     # Everything is checked before the first word is said.
-    cloned = {line.references: None for line in lines}
-    for references in cloned:
-        cloned[references] = voice.clone(references)
+    lines = [_with_language(line, voice) for line in lines]
+    cloned = {references: voice.clone(references) for references in {x.references for x in lines}}
     for line in lines:
         voice.sentences(line.text, line.language)
-        with _writing(line.out):
-            line.out.parent.mkdir(parents=True, exist_ok=True)
     for line in lines:
-        with _writing(line.out):
+        try:
+            line.out.parent.mkdir(parents=True, exist_ok=True)
             if given.stream:
                 _stream(voice, line, speaking)
             else:
                 _say(voice, line, cloned[line.references], speaking)
+        except OSError as error:
+            raise UserError(f"{line.out} cannot be written: {error.strerror or error}") from None
 
 
 def pcm16(waveform: np.ndarray) -> bytes:
@@ -110,7 +123,9 @@ def _stream(voice, line: Line, speaking) -> None:
     start = time.perf_counter()
     cloned = voice.clone(line.references)
     cloning = time.perf_counter() - start
-    with _chunk_writer(line.out, voice.sample_rate) as write:
+    if voice.vocoder != "network":
+        logging.info("Griffin-Lim needs whole sentences: each is a chunk")
+    with chunk_writer(line.out, voice.sample_rate) as write:
         start, first, samples = time.perf_counter(), None, 0
         for chunk in voice.stream(line.text, line.language, cloned, speaking):
             write(pcm16(chunk))
@@ -126,7 +141,7 @@ def _stream(voice, line: Line, speaking) -> None:
 
 
 @contextlib.contextmanager
-def _chunk_writer(out: Path, sample_rate: int) -> Iterator:
+def chunk_writer(out: Path, sample_rate: int) -> Iterator[Callable[[bytes], None]]:
     """A function that appends samples; what was written can be played at any moment."""
     if str(out) == "-" or out.suffix == ".raw":
         with contextlib.ExitStack() as stack:
@@ -138,7 +153,6 @@ def _chunk_writer(out: Path, sample_rate: int) -> Iterator:
 
             yield write
         return
-    _need_wav_names([Line(out, "", "", ())])
     with open(out, "wb") as file, wave.open(file, "wb") as recording:
         recording.setnchannels(1)
         recording.setsampwidth(2)
@@ -149,16 +163,6 @@ def _chunk_writer(out: Path, sample_rate: int) -> Iterator:
             file.flush()
 
         yield write
-
-
-@contextlib.contextmanager
-def _writing(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror or error}") from None
 
 
 def _line_of_flags(given) -> Line:
@@ -211,10 +215,9 @@ def _with_language(line: Line, voice) -> Line:
     return dataclasses.replace(line, language=voice.languages[0])
 
 
-def _need_wav_names(lines: Iterable[Line]) -> None:
-    for line in lines:
-        if line.out.suffix != ".wav":
-            raise UserError(f"--out={line.out} must end in .wav (with --stream .raw and - go, too)")
+def _check_name(out: Path, stream: bool) -> None:
+    if out.suffix != ".wav" and not (stream and (out.suffix == ".raw" or str(out) == "-")):
+        raise UserError(f"--out={out} must end in .wav (with --stream also .raw, or be -)")
 
 
 def _run(arguments: list[str]) -> None:
