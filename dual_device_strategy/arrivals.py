@@ -20,7 +20,7 @@ class Arrivals:
         self.taken = 0
         # Counted are the batches of all iterators of a dataset; this one's begin here.
         self._before = int(self._progress.arrived) - iterator.arrivals()
-        self._host_before = float(self._progress.host.total), time.perf_counter()
+        self._host_before = float(self._progress.host_seconds), time.perf_counter()
 
     def counts_of(self, iterator) -> bool:
         return self._iterator() is iterator
@@ -39,7 +39,7 @@ class Arrivals:
 
     def host_wait_share(self) -> float:
         """Share of the time since the last call that the data device waited for the host."""
-        total, now = float(self._progress.host.total), time.perf_counter()
+        total, now = float(self._progress.host_seconds), time.perf_counter()
         before, then = self._host_before
         self._host_before = total, now
         return (total - before) / (now - then)
