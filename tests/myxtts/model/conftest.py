@@ -57,6 +57,13 @@ class Small:
         return network
 
 
+@pytest.fixture(autouse=True)
+def on_the_host():
+    """Unless a test names a device itself: an emulated GPU is slow at small ops."""
+    with tf.device("/CPU:0"):
+        yield
+
+
 @pytest.fixture
 def small():
     return Small
