@@ -53,6 +53,9 @@ class _AboveBars:
     def flush(self) -> None:
         sys.stderr.flush()
 
+    def close(self) -> None:  # absl closes what it writes to
+        self.flush()
+
 
 def _is_ours(record) -> bool:
     """TensorFlow reports such things as how long a checkpoint's callback took, in microseconds."""

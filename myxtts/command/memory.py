@@ -93,12 +93,13 @@ def estimate(
         prepared += _ENCODING * _FLOAT * model.tokenizer.width * longest.frames
     samples = (longest.frames + reference) * audio.hop_length
     size = config.stage(stage).batch_size or config.batches.batch_size
+    frozen_bytes = _FLOAT * sum(map(networks.parameters, frozen.values()))
     return Estimate(
         stage,
         size,
         {**parameters, **{name: networks.parameters(n) for name, n in helpers.items()}},
         {
-            "data": libraries + _FLOAT * sum(networks.parameters(n) for n in frozen.values()),
+            "data": libraries + _PREPARING + frozen_bytes,
             "model": libraries + states + gradients,
         },
         {"data": prepared + batch, "model": kept + (slots - 1) * batch},
@@ -109,16 +110,17 @@ def estimate(
 
 # Fitted: tensors of the named width that are alive at the fullest moment of a step.
 _HALF = 0.6  # of them in 16-bit precision; some stay in 32 bits
-_FEATURES = 12_000  # bytes a mel frame, on the data device
-_ENCODING = 4.0  # by frame and tokenizer.width, on the data device
-_CONVOLUTION = 12.0  # by frame and tokenizer.width
-_SPEAKER = 12.0  # by frame, block and speaker.width
-_LAYER = 22.0  # by position and width, in a layer of attention and feed-forward
-_SCORES = 3.0  # by head and pair of positions
+_PREPARING = 16 << 20  # bytes, on the data device, whatever the batch
+_FEATURES = 2_400  # bytes a mel frame, on the data device
+_ENCODING = 8.0  # by frame and tokenizer.width, on the data device
+_CONVOLUTION = 10.0  # by frame and tokenizer.width
+_SPEAKER = 10.0  # by frame, block and speaker.width
+_LAYER = 16.0  # by position and width, in a layer of attention and feed-forward
+_SCORES = 2.0  # by head and pair of positions
 _LOGITS = 4.0
 _CONVNEXT = 14.0  # by frame, block and vocoder.width
-_SPECTRA = 60.0  # by sample of a segment
-_CRITICS = 70.0  # by sample and discriminator_width
+_SPECTRA = 55.0  # by sample of a segment
+_CRITICS = 62.0  # by sample and discriminator_width
 
 
 def _tokenizer(config, longest, reference, text_tokens) -> tuple[int, int]:

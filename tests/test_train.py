@@ -1,0 +1,302 @@
+"""`train.py` as its users meet it: real processes, small networks.
+
+The virtual environment they run in is the one of the tests; a fresh one, filled from the README's
+own line, is what `.ci/run` sets up, tests in, and runs the README's first command in.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import soundfile
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = [
+    f"--model_config={ROOT}/tests/tiny_networks.json",
+    "--batch_size=4",
+    "--evaluation_clips=4",
+    "--evaluate_steps=4",
+    "--sample_steps=1000",
+    "--log_steps=1",
+    "--steps_per_call=1",
+]
+
+
+class Command:
+    """train.py in a directory of its own."""
+
+    def __init__(self, place: Path):
+        self.place = place
+
+    def start(self, *flags: str, **environment: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "train.py"), *flags],
+            cwd=self.place,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *flags: str, code: int = 0, **environment: str) -> tuple[str, str]:
+        process = self.start(*flags, **environment)
+        out, err = process.communicate(timeout=600)
+        assert process.returncode == code, f"{process.returncode}\n{out[-2000:]}\n{err[-4000:]}"
+        return out, err
+
+
+@pytest.fixture
+def command(tmp_path) -> Command:
+    return Command(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory) -> Path:
+    """Two minutes of speech, two voices, English and Persian."""
+    from myxtts.corpus import embedded
+
+    settings = embedded.EmbeddedConfig(minutes=2, voices=2, languages=("en", "fa"))
+    place = tmp_path_factory.mktemp("speech")
+    return embedded.make(place, settings, workers=2, progress=False)
+
+
+@pytest.fixture
+def copied_speech(speech, tmp_path) -> Path:
+    """The same, to be changed."""
+    return Path(shutil.copytree(speech, tmp_path / "corpus"))
+
+
+def losses(run: Path) -> list[tuple]:
+    lines = (json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines())
+    return [(line["stage"], line["step"], line["loss"]) for line in lines]
+
+
+@pytest.mark.slow
+def test_the_strategies_and_runs_that_were_interrupted_twice_give_the_same_losses(command, speech):
+    """And the run directory explains itself, and the voice speaks."""
+    flags = [f"--train_data={speech}", *SMALL, "--max_steps=18"]
+    out, err = command.run(*flags, "--checkpoint_dir=split")
+    run = command.place / "split"
+    wanted = losses(run)
+    assert [stage for stage, step, _ in wanted if step == 0] == ["tokenizer", "gpt", "vocoder"]
+    assert len(wanted) == 18
+    assert err.count("data device CPU:0") >= 1 and "Traceback" not in err
+
+    for name in ("report.md", "loss.png", "config.json", "vocabulary.json", "steps.jsonl"):
+        assert (run / name).stat().st_size > 0, name
+    assert (run / "manifests/training/manifest.tsv").read_text().count("\n") > 10
+    held_out = (run / "manifests/held_out.txt").read_text().split()
+    assert held_out and all(Path(path).exists() for path in held_out)
+    assert list((run / "events").rglob("events*")) and list((run / "samples").rglob("*.wav"))
+    assert (run / "flags.txt").read_text().splitlines()[1:] == [*flags, f"--checkpoint_dir={run}"]
+    assert "Held-out figures:" in out and "Overlap of the devices:" in out
+    assert re.search(r"gpt +a step took [\d.]+ ms, of it [\d.]+% waiting", out)
+
+    # The last line printed is a command to be pasted.
+    words = shlex.split(out.strip().splitlines()[-1])
+    assert words[1:3] == ["-m", "myxtts.synthesis"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    spoken = subprocess.run(
+        words, cwd=command.place, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert spoken.returncode == 0, spoken.stderr[-2000:]
+    waveform, rate = soundfile.read(command.place / "own.wav")
+    assert rate == 22050 and len(waveform) > 1000
+
+    for strategy in ("one_device", "mirrored"):
+        command.run(*flags, f"--strategy={strategy}", f"--checkpoint_dir={strategy}")
+        assert losses(command.place / strategy) == wanted
+
+    stopped = command.place / "stopped"
+    for steps in (3, 9):
+        process = command.start(*flags, f"--checkpoint_dir={stopped}")
+        _wait_for_steps(process, stopped / "steps.jsonl", steps)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err[-2000:]
+        assert "saved after SIGINT; to continue:" in out
+        assert len(losses(stopped)) < 18
+        again = shlex.split(out.strip().splitlines()[-1])
+        assert again[1:] == [str(ROOT / "train.py"), *flags, f"--checkpoint_dir={stopped}"]
+    command.run(f"--flagfile={stopped}/flags.txt")
+    assert losses(stopped) == wanted
+
+
+def _wait_for_steps(process, path: Path, steps: int) -> None:
+    for _ in range(3000):
+        with contextlib.suppress(FileNotFoundError):
+            if path.read_text().count("\n") >= steps:
+                return
+        assert process.poll() is None, process.communicate()[1][-3000:]
+        time.sleep(0.1)
+    raise AssertionError(f"{steps} steps were not made in five minutes")
+
+
+@pytest.mark.slow
+def test_all_mistakes_are_told_at_once_and_nothing_is_made(command):
+    out, err = command.run(
+        "--batch-size", "0", "--lr=fast", "--modelsize=big", "--data_gpu=0", "--slots=1", code=1
+    )
+    told = [line for line in err.splitlines() if line.startswith("error: ")]
+    for part in (
+        "--batch_size must be 1 or more, got 0",
+        "--lr=fast: it must be a number",
+        "--modelsize: there is no such flag; did you mean --model_size?",
+        "--slots must be auto or a whole number of at least 2",
+        "data_gpu=0, model_gpu=None asks for two GPUs, but TensorFlow sees no GPU",
+    ):
+        assert sum(part in line for line in told) == 1, err
+    assert len(told) == 5 and "Traceback" not in err and not out
+    assert not list(command.place.iterdir())
+
+
+@pytest.mark.slow
+def test_a_gpu_that_does_not_exist_is_told_with_those_that_do(command):
+    _, err = command.run("--emulate_gpus=2", "--data_gpu=0", "--model_gpu=5", code=1)
+    assert "model_gpu=5 does not exist: TensorFlow sees 2 GPUs, 0 to 1" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_bad_clips_are_listed_and_too_many_of_them_end_the_command(command, copied_speech):
+    clips = sorted((copied_speech / "wavs").glob("*.wav"))
+    clips[0].write_bytes(b"no audio")
+    clips[1].unlink()
+    flags = [f"--train_data={copied_speech}", *SMALL, "--dry_run", "--checkpoint_dir=run"]
+    out, _ = command.run(*flags)
+    assert re.search(r"rejected +2 \([\d.]+%\)\n +1  [a-z ]+\n +1  [a-z ]+\n", out)
+    for clip in clips[2 : len(clips) // 2]:
+        clip.write_bytes(b"")
+    _, err = command.run(*flags, code=1)
+    assert re.search(r"error: \d+% of the clips of .* are bad, allowed are 20%", err)
+    assert "rejected.tsv" in err and "--max_rejected" in err and "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_the_dry_run_tells_everything_and_trains_nothing(command, speech):
+    out, _ = command.run(
+        f"--train_data={speech}", "--emulate_gpus=2", "--batch_size=2000", "--buckets=40",
+        "--num_workers=100", "--host_prefetch=1000000", "--checkpoint_dir=run", "--epochs=1000",
+        "--embedded_voices=2", "--dry_run",
+    )  # fmt: skip
+    for part in (
+        '"batch_size": 2000',
+        "data device GPU:0 (physical GPU 0, emulated GPU, memory grows)",
+        "model device GPU:1 (physical GPU 1, emulated GPU, memory grows)",
+        "languages  2: ",
+        "held out",
+        "vocabulary ",
+        "a batch of 2000 needs about",
+        "--num_workers=100 on ",
+        "--host_prefetch=1000000 holds",
+        "--buckets=40 without --static_shapes",
+        "--embedded_voices has no effect",
+        "--epochs=1000 without --patience",
+        "clips make 0 batches of 2000",
+    ):
+        assert part in out, part
+    for stage, network in (("tokenizer", "speaker"), ("gpt", "gpt"), ("vocoder", "vocoder")):
+        assert re.search(rf"{stage} +{network} +\d+\.\d\d M", out)
+    for role in ("data", "model"):
+        assert re.search(rf"{role} +GPU:\d +gpt +batches of 2000 clips: +\d+\.\d\d GB of 4\.", out)
+    assert "Nothing was trained" in out and not (command.place / "run").exists()
+
+
+@pytest.mark.slow
+def test_the_profile_is_of_this_very_job(command, speech):
+    out, _ = command.run(
+        f"--train_data={speech}", *SMALL, "--emulate_gpus=2", "--data_gpu=1", "--model_gpu=0",
+        "--stage=gpt", "--profile", "--profile_steps=3", "--checkpoint_dir=run", "--slots=4",
+    )  # fmt: skip
+    assert "data device GPU:1, model device GPU:0, slots=4" in out
+    assert re.search(r"front end +\d+\.\d\d", out) and "bottleneck: " in out
+    assert (command.place / "run/profile-gpt.html").stat().st_size > 5000
+    assert not (command.place / "run/checkpoints").exists()
+
+
+@pytest.mark.slow
+def test_the_gpu_that_was_named_is_the_one_that_trains(run_python, speech, tmp_path):
+    """By what the emulated GPUs counted: whose memory held the weights, and who computed."""
+    code = """
+import json, sys
+from myxtts.command.main import run
+try:
+    run(["train.py", *sys.argv[1:]])
+except SystemExit as ended:
+    assert ended.code in (0, None), ended.code
+from dual_device_strategy import emulation
+used = [emulation.stats(gpu) for gpu in (0, 1)]
+print(json.dumps([[u.memory_peak, u.compute_seconds] for u in used]))
+"""
+    flags = [
+        f"--train_data={speech}", "--model_size=tiny", "--batch_size=4", "--stage=tokenizer",
+        "--max_steps=8", "--sample_steps=1000", "--emulate_gpus=2", "--data_gpu=1",
+        "--model_gpu=0", f"--checkpoint_dir={tmp_path}/run",
+    ]  # fmt: skip
+    done = run_python(["-c", code, *flags], timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "data device GPU:1 (physical GPU 1" in done.stderr
+    (model_memory, model_busy), (data_memory, data_busy) = json.loads(
+        done.stdout.strip().splitlines()[-1]
+    )
+    # Weights, both moments and averages of 1.9 million parameters.
+    assert model_memory > 4 * 4 * 1.9e6 > 0.5 * model_memory or model_memory > 2 * data_memory
+    assert model_busy > data_busy > 0
+
+
+@pytest.mark.slow
+def test_a_directory_that_cannot_be_written_is_told_before_anything_starts(command, speech):
+    (command.place / "file").write_text("")
+    began = time.monotonic()
+    _, err = command.run(f"--train_data={speech}", "--checkpoint_dir=file/run", code=1)
+    assert "--checkpoint_dir=file/run cannot be made" in err and "Traceback" not in err
+    assert time.monotonic() - began < 60
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of half a megabyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(place)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("this user may not mount a small file system")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_the_run_with_one_sentence(command, speech, small_disk):
+    """Twice: while the run directory is filled, and while a corpus is prepared."""
+    _, err = command.run(
+        f"--train_data={speech}", *SMALL, "--max_steps=40", "--stage=tokenizer",
+        f"--checkpoint_dir={small_disk}/run", "--checkpoint_steps=1", "--keep_checkpoints=1000",
+        code=1,
+    )  # fmt: skip
+    (told,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert str(small_disk) in told and "Traceback" not in err
+    shutil.rmtree(small_disk / "run")
+    _, err = command.run(f"--embedded_dir={small_disk}/corpus", *SMALL, code=1)
+    (told,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert "No space left on device" in told and "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_starting_train_py_as_a_module_starts_no_runtime(run_python):
+    done = run_python(
+        "import train\n"
+        "import myxtts.command.training, myxtts.command.dry_run, myxtts.command.profiling\n"
+        "from dual_device_strategy import compat\n"
+        "print(compat.runtime_started())\n"
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "False"
