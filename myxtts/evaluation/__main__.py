@@ -30,10 +30,18 @@ def _main() -> Iterator[str]:
     yield from report.report_training(evaluation)
     if "held_out" in wanted:
         yield from report.report_held_out(evaluation)
-    if "intelligibility" in wanted:
-        yield from report.report_intelligibility(evaluation, count)
-    if "cloning" in wanted:
-        yield from report.report_cloning(evaluation, count)
+    for name, measure in (
+        ("intelligibility", report.report_intelligibility),
+        ("cloning", report.report_cloning),
+    ):
+        if name not in wanted:
+            continue
+        try:
+            yield from measure(evaluation, count)
+        except UserError as error:
+            if flags.FLAGS["measure"].present:
+                raise
+            yield f"{name} is not measured: {error}"
 
 
 if __name__ == "__main__":

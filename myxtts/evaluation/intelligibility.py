@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from myxtts.corpus import wav
-from myxtts.evaluation.distances import mel_cepstral_distance
+from myxtts.evaluation.distances import CharacterError, mel_cepstral_distance
 from myxtts.evaluation.recogniser import Recogniser
 from myxtts.evaluation.sentences import Sentence, read
 from myxtts.evaluation.waveforms import griffin_lim_waveforms, log_mels, resampled
@@ -29,14 +29,13 @@ Way = Callable[[Sentence, np.ndarray, ClonedVoice], np.ndarray]
 class Heard:
     """One way to the waveform.
 
-    `character_error` is that of the recogniser, `points` what it is above that of the recordings,
-    in percent; `distance` is the mean mel-cepstral distance to the recordings, in dB; `length` is
-    how long the speech is, in times of the recordings.
+    `error` is the recogniser's character error, compared with that on the recordings; `distance`
+    the mean mel-cepstral distance to the recordings, in dB; `length` how long the speech is, in
+    times of the recordings.
     """
 
     way: str
-    character_error: float
-    points: float
+    error: CharacterError
     distance: float
     length: float
 
@@ -67,12 +66,12 @@ def intelligibility(
         for name, waveforms in spoken.items():
             save_speech(save_dir / name, sentences, waveforms, rate)
     texts = [sentence.text for sentence in sentences]
-    errors = {name: recogniser.error(made, rate, texts) for name, made in spoken.items()}
+    mistakes = {name: recogniser.mistakes(made, rate, texts) for name, made in spoken.items()}
+    recorded, _ = mistakes["recorded"]
     return [
         Heard(
             name,
-            errors[name],
-            100 * (errors[name] - errors["recorded"]),
+            CharacterError.of(*mistakes[name], recorded),
             float(
                 np.mean([_distance(voice, *pair) for pair in zip(made, recordings, strict=True)])
             ),

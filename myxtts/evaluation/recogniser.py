@@ -24,7 +24,7 @@ from myxtts.config import AudioConfig, BatchConfig, from_json, to_json
 from myxtts.corpus.embedded import EmbeddedConfig
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.plan import BatchPlan
-from myxtts.evaluation.distances import character_error
+from myxtts.evaluation.distances import edits
 from myxtts.evaluation.learning import (
     Lesson,
     description_in,
@@ -103,10 +103,17 @@ class Recogniser:
                 written[i] = text
         return written
 
-    def error(self, waveforms: Sequence[np.ndarray], sample_rate: int, texts: list[str]) -> float:
-        """Character error of what is heard against what was to be said."""
+    def mistakes(
+        self, waveforms: Sequence[np.ndarray], sample_rate: int, texts: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(edits, letters) of each clip: what is heard against what was to be said. The sums'
+        quotient is the character error."""
         wanted = [letters_of(text, self.config.language) for text in texts]
-        return character_error(self.transcribe(waveforms, sample_rate), wanted)
+        heard = self.transcribe(waveforms, sample_rate)
+        return (
+            np.array([edits(found, text) for found, text in zip(heard, wanted, strict=True)]),
+            np.array([len(text) for text in wanted]),
+        )
 
     def _read(self, clips: list[np.ndarray]) -> list[str]:
         mel, mel_lengths = log_mels(clips, self.config.audio)
@@ -169,9 +176,10 @@ def _teach(corpus: Corpus, language: str, lesson: Lesson) -> tuple[dict, dict]:
         "texts": sorted(corpus.texts),
         "loss": loss,
         "held_out_clips": len(held_out),
-        "character_error": recogniser.error(clips, rate, held_out.texts),
-        "character_error_griffin_lim": recogniser.error(rebuilt, rate, held_out.texts),
     }
+    for name, heard in (("character_error", clips), ("character_error_griffin_lim", rebuilt)):
+        wrong, letters = recogniser.mistakes(heard, rate, held_out.texts)
+        description[name] = float(wrong.sum() / letters.sum())
     logging.info(
         "the recogniser is trained: character error %.3f on %d held-out clips, %.3f on what "
         "Griffin-Lim makes of them",

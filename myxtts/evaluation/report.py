@@ -7,6 +7,7 @@ from pathlib import Path
 from myxtts import UserError
 from myxtts.corpus.embedded import Voice as EmbeddedVoice
 from myxtts.corpus.manifest import Corpus
+from myxtts.corpus.sentences import LANGUAGES
 from myxtts.evaluation.cloning import cloning
 from myxtts.evaluation.held_out import held_out_figures
 from myxtts.evaluation.intelligibility import intelligibility
@@ -80,15 +81,16 @@ def report_intelligibility(evaluation: Evaluation, count: int) -> Iterable[str]:
         )
         yield f"{language}: {len(sentences)} {what}"
         yield (
-            f"  {'speech':<24} {'character error':>15} {'above recorded':>15} "
+            f"  {'speech':<24} {'character error':>15} {'above recorded':>22} "
             f"{'mel-cepstral distance':>22} {'length':>8}"
         )
         for row in rows:
             yield (
-                f"  {row.way:<24} {row.character_error:15.3f} {row.points:+8.1f} points "
+                f"  {row.way:<24} {row.error.value:15.3f} {row.error.points:+8.1f} "
+                f"+- {row.error.uncertain:3.1f} points "
                 f"{row.distance:19.2f} dB {row.length:8.2f}"
             )
-        if rows[0].character_error > 0.3:
+        if rows[0].error.value > 0.3:
             yield (
                 "  The recogniser was trained on espeak-ng speech and does not understand these "
                 "recordings; have the WAV files of --save_dir read by another one."
@@ -114,11 +116,10 @@ def _sentences(
 
 def report_cloning(evaluation: Evaluation, count: int) -> Iterable[str]:
     """`count` sentences by voices of espeak-ng the run was not trained on."""
-    judge = trained_voice_judge(evaluation.recogniser_dir)
-    language = next((n for n in evaluation.training.languages if n == "en"), None)
+    language = next((name for name in evaluation.training.languages if name in LANGUAGES), None)
     if language is None:
         raise UserError(
-            "cloning is measured in English, and this run was trained on "
+            f"cloning is measured in {', '.join(LANGUAGES)}, and this run was trained on "
             f"{', '.join(evaluation.training.languages)}"
         )
     voices = [v for v in _UNKNOWN_VOICES if v.name not in evaluation.training.speakers]
@@ -127,6 +128,7 @@ def report_cloning(evaluation: Evaluation, count: int) -> Iterable[str]:
             f"cloning is measured with {_UNKNOWN_VOICES[0].name} to {_UNKNOWN_VOICES[-1].name}, "
             "and this run was trained on some of them"
         )
+    judge = trained_voice_judge(evaluation.recogniser_dir)
     sentences = new_sentences(
         evaluation.recogniser_dir / "sentences",
         voices,

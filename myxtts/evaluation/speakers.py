@@ -5,7 +5,7 @@
     others_beaten(own, references, own=[0, ...])
 
 The network is of the class that runs train for themselves (`model.speaker`), but trained apart, on
-80 espeak-ng voices that neither corpora for training nor evaluations use.
+80 espeak-ng voices, in all languages, that neither corpora for training nor evaluations use.
 """
 
 import os
@@ -19,6 +19,7 @@ from absl import logging
 from myxtts.config import AudioConfig, from_json, to_json
 from myxtts.corpus.embedded import EmbeddedConfig
 from myxtts.corpus.manifest import Corpus
+from myxtts.corpus.sentences import LANGUAGES
 from myxtts.evaluation.learning import (
     Lesson,
     description_in,
@@ -39,7 +40,7 @@ _BATCH = 16
 
 
 def voice_lesson() -> Lesson:
-    speech = EmbeddedConfig(40.0, 80, ("en",), seed=930_001, first_voice=300)
+    speech = EmbeddedConfig(60.0, 80, LANGUAGES, seed=930_001, first_voice=300)
     return Lesson(speech, steps=1500, batch_size=32, held_out=0.1)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from myxtts.config import AudioConfig
-from myxtts.evaluation.distances import character_error, edits, mel_cepstral_distance
+from myxtts.evaluation.distances import CharacterError, edits, mel_cepstral_distance
 from myxtts.evaluation.sentences import read
 from myxtts.evaluation.waveforms import griffin_lim_waveforms, log_mels
 
@@ -40,9 +40,24 @@ def test_edits_are_those_of_the_definition():
         assert edits(a, b) == by_definition(a, b), (a, b)
 
 
-def test_character_error_weighs_texts_by_their_length():
-    assert character_error(["abcdefgh", "x"], ["abcdefgh", "yz"]) == 2 / 10
-    assert character_error(["", ""], ["ab", "cd"]) == 1.0
+def test_character_error_weighs_texts_by_their_length_and_compares_clip_by_clip():
+    wrong, letters, before = np.array([0, 2, 3]), np.array([8, 2, 10]), np.array([0, 1, 3])
+    error = CharacterError.of(wrong, letters, before)
+    assert error.value == 5 / 20 and error.points == pytest.approx(100 * 1 / 20)
+    assert error.uncertain > 0
+    same = CharacterError.of(wrong, letters, wrong)
+    assert (same.points, same.uncertain) == (0.0, 0.0)
+
+
+def test_the_uncertainty_is_that_of_drawing_other_sentences():
+    """Clips whose edits are drawn: it is the spread of their mean."""
+    chance = np.random.default_rng(3)
+    letters, before = np.full(400, 50), np.zeros(400, int)
+    points = []
+    for _ in range(200):
+        points.append(CharacterError.of(chance.poisson(5, 400), letters, before).points)
+    error = CharacterError.of(chance.poisson(5, 400), letters, before)
+    assert error.uncertain == pytest.approx(np.std(points), rel=0.25)
 
 
 @pytest.fixture(scope="module")
