@@ -1,0 +1,87 @@
+"""Settings that will hurt are told, each with the better value, and others are not."""
+
+import dataclasses
+
+import pytest
+
+from myxtts.command.advice import Situation, advice
+from myxtts.command.memory import Longest, estimate
+
+GB = 1 << 30
+
+
+@pytest.fixture
+def advised(read_line, corpus_path):
+    """advised("--lr=1", clips=5): the sentences for a command line in a situation."""
+
+    def advise(line: str = "", **changed) -> list[str]:
+        job = read_line(line).job
+        estimates = {
+            stage: estimate(job.train, stage, Longest(1000, 200), 300) for stage in job.stages
+        }
+        found = Situation(
+            estimates=estimates,
+            device_bytes={"data": 4 * GB, "model": 8 * GB},
+            on_gpu=True,
+            clips=5000,
+            hours=5.0,
+            held_out=100,
+            batch_bytes=20 << 20,
+            host_bytes=32 * GB,
+            disk_bytes=100 * GB,
+            padding=0.08,
+            padding_static=0.2,
+            cores=8,
+        )
+        return advice(job, dataclasses.replace(found, **changed))
+
+    return advise
+
+
+def test_the_defaults_need_no_advice(advised):
+    assert advised() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "changed", "better"),
+    [
+        ("--num_workers=100", {}, "--num_workers=8"),
+        ("--num_workers=2", {}, "--num_workers=8"),
+        ("--host_prefetch=1000", {}, "--host_prefetch=81"),
+        ("--buckets=32", {}, "--buckets=8"),
+        ("--static_shapes", {"padding_static": 0.5}, "--nostatic_shapes"),
+        ("--slots=2", {}, "--slots=3"),
+        ("", {"clips": 40}, "--batch_size=10"),
+        ("--precision=float16", {"on_gpu": False}, "--precision=float32"),
+        ("--model_size=big", {"on_gpu": False, "device_bytes": {}}, "--model_size=tiny"),
+        ("--gpt_lr=0.1", {}, "0.0006"),
+        ("--grad_accum=64", {}, "--grad_accum=16"),
+        ("--max_minutes=1", {}, "--max_minutes=10"),
+        ("", {"held_out": 0}, "--validation_share=0.05"),
+        ("", {"disk_bytes": GB // 10}, "--keep_checkpoints=1"),
+        ("--slots=4 --strategy=mirrored", {}, "leave it out"),
+    ],
+)
+def test_each_setting_that_hurts_is_told_with_the_better_value(advised, line, changed, better):
+    (sentence,) = advised(line, **changed)
+    assert better in sentence
+
+
+def test_a_batch_that_does_not_fit_is_told_with_the_one_that_does(advised):
+    sentences = advised("--model_size=small --batch_size=256")
+    (told,) = [s for s in sentences if s.startswith("gpt: a batch of 256 needs about")]
+    assert "GB on the model device, which has 8.0 (estimated)" in told
+    size, accumulate = (
+        int(told.split(f"--{name}=")[1].split()[0]) for name in ("gpt_batch_size", "grad_accum")
+    )
+    assert 1 <= size < 256 <= size * accumulate
+    assert not [s for s in advised(f"--model_size=small --batch_size={size}") if "needs about" in s]
+
+
+def test_a_model_that_fits_with_no_batch_is_told(advised):
+    told = "\n".join(advised("--model_size=big", device_bytes={"model": 4 * GB}))
+    assert "not even a batch of 1 fits: take a smaller --model_size" in told
+
+
+def test_memory_that_nobody_tells_is_not_guessed_at(advised):
+    assert advised("--batch_size=400 --max_minutes=90", device_bytes={"model": None}) == []
