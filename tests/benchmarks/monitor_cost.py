@@ -79,6 +79,6 @@ def main(rounds: int, steps: int) -> None:
 
 if __name__ == "__main__":
     main(
-        int(sys.argv[1]) if len(sys.argv) > 1 else 9,
-        int(sys.argv[2]) if len(sys.argv) > 2 else 400,
+        int(sys.argv[1]) if len(sys.argv) > 1 else 40,
+        int(sys.argv[2]) if len(sys.argv) > 2 else 80,
     )
