@@ -45,6 +45,8 @@ class GptConfig:
     dropout: float = 0.1
     code_noise: float = 0.0  # share of the codes read in training that are replaced by others
     max_audio_tokens: int = 605
+    tokens_per_code: float = 0.0  # above 0: rotary places, in which a code is this many tokens
+    text_sees_all: bool = False  # text positions see later text: then there is no text loss
     text_weight: float = 0.01
     audio_weight: float = 1.0
 
@@ -56,6 +58,15 @@ class GptConfig:
             f"a multiple of gpt.heads={self.heads}",
         )
         need(0 <= self.dropout < 1, "gpt.dropout", self.dropout, "at least 0 and below 1")
+        need(
+            0 <= self.code_noise < 1, "gpt.code_noise", self.code_noise, "at least 0 and below 1"
+        )
+        need(
+            not (self.text_sees_all and self.text_weight),
+            "gpt.text_weight",
+            self.text_weight,
+            "0 with gpt.text_sees_all: a text that sees itself has nothing to foretell",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +84,7 @@ class VocoderConfig:
 
     width: int = 512
     blocks: int = 8
-    corrections: int = 2  # rounds that bring the mel of the samples to the one asked for
+    corrections: int = 16  # rounds that bring the mel of the samples to the one asked for
     segment_frames: int = 64  # what training cuts out of a clip
     discriminator_width: int = 32
     adversarial_from_step: int | None = 20_000  # None: the discriminators never judge

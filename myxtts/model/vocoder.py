@@ -8,9 +8,10 @@ samples. A spectrum starts as what the mel says of it (the magnitude, spread ove
 complex factor that the network gives: an untrained one has the right loudness already.
 
 Frames that overlap contradict one another, so the mel of the samples is not quite the one asked
-for. A correction compares the two and turns every band up or down by the difference; the network
-is trained through them. Two of them took the mel distance after 40 s of training from 0.356 to
-0.296.
+for. A correction compares the two and turns every band up or down by the difference. The network is
+trained through two of them, and in use there are more, with momentum as in fast Griffin-Lim: that
+costs little, and a network of two minutes of training went from 0.252 (two, without momentum) over
+0.184 (8) and 0.149 (16) to 0.119 (32) of mel distance.
 """
 
 import numpy as np
@@ -22,6 +23,8 @@ from myxtts.features import mel_filters
 from myxtts.model.config import VocoderConfig
 
 _KERNEL = 7
+_CORRECTIONS_IN_TRAINING = 2
+_MOMENTUM = 0.5
 # exp(6.3) = 545 is the largest bin there can be: a full-scale sine wave under a window of 1024.
 _LOUDEST = 6.3
 
@@ -89,8 +92,12 @@ class Vocoder(Model):
     def call(self, mel, speaker, training=False):
         mel = tf.concat([mel[:, :1], mel, mel[:, -1:], mel[:, -1:]], 1)
         real, imaginary = self.spectrum(mel, speaker)
-        for _ in range(self.corrections):
-            real, imaginary = self._corrected(self._samples(real, imaginary), mel)
+        before = None
+        for _ in range(_CORRECTIONS_IN_TRAINING if training else self.corrections):
+            bins = self._bins(self._samples(real, imaginary), tf.shape(mel)[1])
+            ahead = bins if before is None else bins + _MOMENTUM * (bins - before)
+            before = bins
+            real, imaginary = self._corrected(tf.math.real(ahead), tf.math.imag(ahead), mel)
         return self.waveform(real, imaginary)
 
     def spectrum(self, mel, speaker):
@@ -122,13 +129,13 @@ class Vocoder(Model):
         weight = tf.signal.overlap_and_add(weights, hop)
         return tf.signal.overlap_and_add(pieces, hop) / tf.maximum(weight, 0.05)
 
-    def _corrected(self, samples, mel):
-        """The spectrum of the samples with its bands as loud as the mel says."""
-        count = tf.shape(mel)[1]
+    def _bins(self, samples, frames):
         rows = tf.reshape(samples, [tf.shape(samples)[0], -1, self.audio.hop_length])
-        pieces = tf.concat([rows[:, i : i + count] for i in range(self._overlap)], -1)
-        bins = tf.signal.rfft(pieces * self._window)
-        real, imaginary = tf.math.real(bins), tf.math.imag(bins)
+        pieces = tf.concat([rows[:, i : i + frames] for i in range(self._overlap)], -1)
+        return tf.signal.rfft(pieces * self._window)
+
+    def _corrected(self, real, imaginary, mel):
+        """The spectrum with its bands as loud as the mel says."""
         power = tf.square(real) + tf.square(imaginary)
         squared = self.audio.power == 2.0
         found = tf.matmul(power if squared else tf.sqrt(power + 1e-9), self._filters)

@@ -28,7 +28,7 @@ from myxtts.training.run_directory import Networks, RunDirectory, load_networks
 
 VOCODERS = ("network", "griffin_lim")
 # New mel frames in the first chunk of a stream, and codes generated for each later one.
-_FIRST_FRAMES, _EVERY = 16, 20
+_FIRST_FRAMES, _EVERY = 16, 40
 
 
 @dataclasses.dataclass(frozen=True)

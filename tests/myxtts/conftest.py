@@ -52,7 +52,7 @@ def finished_run(spoken_corpus, tmp_path_factory):
         conditioning=ConditioningConfig(latents=3, layers=1, heads=2, encoder_layers=1),
         gpt=GptConfig(layers=2, width=16, heads=2, max_audio_tokens=120),
         speaker=SpeakerConfig(width=16, blocks=1, size=8),
-        vocoder=VocoderConfig(width=16, blocks=2),
+        vocoder=VocoderConfig(width=16, blocks=2, corrections=1),
     )
     save_config(TrainConfig(model=model), run.config_file)
     languages = [spoken_corpus.language_of(i) for i in range(len(spoken_corpus))]

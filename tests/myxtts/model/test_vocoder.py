@@ -14,7 +14,7 @@ from myxtts.model.vocoder import Vocoder
 from myxtts.model.vocoder_losses import ReconstructionLoss, mel_distance
 
 AUDIO = AudioConfig()
-CONFIG = VocoderConfig(width=32, blocks=2)
+CONFIG = VocoderConfig(width=32, blocks=2, corrections=3)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_inverse_transform_gives_back_what_was_transformed(vocoder):
 def test_a_sample_depends_on_no_frame_further_away_than_the_context(vocoder, speaker, small):
     mel, _ = small.mels(80)
     reach = vocoder.context_frames
-    assert reach == 3 * 3 + 2 * 3 + 2
+    assert reach == 3 * 3 + 3 * 3 + 2
     before = vocoder(mel, speaker).numpy()[0].reshape(80, 256)
     changed = mel.numpy()
     changed[0, 40] += 3.0
