@@ -1,5 +1,6 @@
 """Waveforms of different lengths to padded batches of log-mels, and back by Griffin-Lim."""
 
+import functools
 from collections.abc import Sequence
 
 import librosa
@@ -25,7 +26,7 @@ def log_mels(waveforms: Sequence[np.ndarray], audio: AudioConfig) -> tuple[tf.Te
     batch = np.zeros([len(waveforms), frames * audio.hop_length], np.float32)
     for row, waveform in zip(batch, waveforms, strict=True):
         row[: len(waveform)] = waveform
-    return _log_mel(tf.constant(batch), tf.constant(lengths), audio)
+    return _log_mel(audio)(tf.constant(batch), tf.constant(lengths))
 
 
 def griffin_lim_waveforms(
@@ -44,6 +45,6 @@ def cut(waveforms: tf.Tensor, mel_lengths: tf.Tensor, audio: AudioConfig) -> lis
 _griffin_lim = tf.function(griffin_lim, reduce_retracing=True)
 
 
-@tf.function(reduce_retracing=True)
-def _log_mel(waveforms, lengths, audio):
-    return make_log_mel(audio)(waveforms, lengths)
+@functools.lru_cache
+def _log_mel(audio: AudioConfig):
+    return tf.function(make_log_mel(audio), reduce_retracing=True, autograph=False)
