@@ -100,18 +100,28 @@ class Loop:
         self._step(batch, tf.zeros([], tf.float64), len(self.stage.phases) - 1)
         return self._records.read_value()
 
+    def _next(self, iterator):
+        """The next batch, and how many seconds the host waited for it."""
+        if self.config.deterministic:  # refuses clocks
+            return next(iterator), tf.zeros([], tf.float64)
+        asked = tf.timestamp()
+        with tf.control_dependencies([asked]):
+            batch = next(iterator)
+        with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+            return batch, tf.timestamp() - asked
+
     def _run(self, iterator, steps, phase):
         for _ in tf.range(steps):
             if self.config.grad_accum == 1:
-                batch, waited = _next(iterator)
+                batch, waited = self._next(iterator)
                 self.strategy.run(self._step, args=(batch, waited, phase))
             else:
                 waited = tf.zeros([], tf.float64)
                 for _ in tf.range(self.config.grad_accum - 1):
-                    batch, more = _next(iterator)
+                    batch, more = self._next(iterator)
                     self.strategy.run(self._add, args=(batch, phase))
                     waited += more
-                batch, more = _next(iterator)
+                batch, more = self._next(iterator)
                 self.strategy.run(self._step, args=(batch, waited + more, phase))
 
     def _gradients(self, batch, phase):
@@ -184,7 +194,7 @@ class Loop:
     @tf.function
     def _evaluate(self, iterator, batches):
         for _ in tf.range(batches):
-            batch, _ = _next(iterator)
+            batch, _ = self._next(iterator)
             self.strategy.run(self._add_held_out, args=(batch,))
 
     def _add_held_out(self, batch):
@@ -192,15 +202,6 @@ class Loop:
         figures = self.stage.evaluate(batch)
         row = [tf.cast(figures[name], tf.float64) * clips for name in self.stage.held_out]
         self._held_out.assign_add(tf.stack([*row, clips]))
-
-
-def _next(iterator):
-    """The next batch, and how many seconds the host waited for it."""
-    asked = tf.timestamp()
-    with tf.control_dependencies([asked]):
-        batch = next(iterator)
-    with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
-        return batch, tf.timestamp() - asked
 
 
 def _state(value, dtype=None) -> tf.Variable:

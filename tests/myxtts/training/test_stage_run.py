@@ -1,10 +1,10 @@
 """The run of a stage around its steps, with a network that is traced within a second."""
 
+import contextlib
 import dataclasses
 import json
-import os
+import resource
 import shutil
-import stat
 
 import keras
 import pytest
@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from myxtts import UserError
 from myxtts.model.layers import mask_of, masked_mean
+from myxtts.training import checkpoints, stage_run
 from myxtts.training import trainer as trainers
 from myxtts.training.budget import Budget
 from myxtts.training.checkpoints import DamagedCheckpoint, step_directories
@@ -52,7 +53,7 @@ class Toy(Stage):
         if self.spoil:
             number = batch["key"][0, 1] * 3 + batch["key"][0, 2]
             spoilt = tf.reduce_any(number == tf.constant([*self.spoil]))
-            loss = tf.where(spoilt, loss / 0.0, loss)
+            loss *= tf.where(spoilt, float("inf"), 1.0)
         return {"toy": loss}, {"loss": loss}
 
     def evaluate(self, batch):
@@ -174,7 +175,19 @@ def test_training_stops_early_when_nothing_gets_better(toy, monkeypatch):
     assert result["steps"] == 6 and result["best_step"] == 2
 
 
-def test_a_budget_of_minutes_is_planned_once_and_kept_when_continued(toy, tmp_path):
+class Clock:
+    """A second hand that moves whenever somebody looks."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        self.now += 0.05
+        return self.now
+
+
+def test_a_budget_of_minutes_is_planned_once_and_kept_when_continued(toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(stage_run, "time", Clock())
     settings = {"max_steps": None, "max_minutes": 0.05, "log_steps": 50, "evaluate_steps": 10**6}
     settings |= {"checkpoint_steps": 10**6, "sample_steps": 10**6}
     toy(**settings)()
@@ -241,19 +254,31 @@ def test_a_directory_that_cannot_be_written_is_one_sentence(toy, tmp_path):
         toy(path=tmp_path / "file" / "run")
 
 
-def test_a_full_disk_is_one_sentence_and_the_checkpoints_stay_whole(toy, tmp_path):
-    if not os.path.exists("/dev/full"):
-        pytest.skip("no /dev/full")
+def test_a_disk_that_is_full_while_saving_is_one_sentence_and_leaves_the_others(toy, tmp_path):
     toy(max_steps=6)()
     run = RunDirectory(tmp_path)
     (run.stage("tokenizer") / "finished.json").unlink()
     before = step_directories(run.stage("tokenizer"))
-    run.steps_file.unlink()
-    run.steps_file.symlink_to("/dev/full")
-    log = StepLog(tmp_path / "other.jsonl", "tokenizer", 0)
-    with open("/dev/full", "w") as log._file:
-        with pytest.raises(UserError, match=r"cannot be written: No space left on device; make"):
-            log.write(0, [{"loss": 1.0}])
-        log._file.detach()
+    # No file may become larger: to the process a disk without room.
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    variables = {"weights": [tf.Variable(tf.ones([5000]))]}
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+        with pytest.raises(UserError) as refusal:
+            checkpoints.save(run.stage("tokenizer") / "step-00000007", {}, variables)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    text = str(refusal.value)
+    assert "step-00000007 cannot be written" in text and "Make room" in text and "\n" not in text
     assert step_directories(run.stage("tokenizer")) == before
-    assert stat.S_ISDIR(before[-1].stat().st_mode)
+    assert toy(max_steps=9)().stages["tokenizer"]["steps"] == 9
+
+
+def test_a_log_on_a_full_disk_is_one_sentence(tmp_path):
+    log = StepLog(tmp_path / "steps.jsonl", "tokenizer", 0)
+    log.close()
+    log._file = open("/dev/full", "w")  # noqa: SIM115 -- closing it fails as well
+    with pytest.raises(UserError, match=r"cannot be written: No space left on device; make room"):
+        log.write(0, [{"loss": 1.0}])
+    with contextlib.suppress(OSError):
+        log._file.close()

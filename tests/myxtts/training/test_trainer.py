@@ -153,7 +153,7 @@ def test_finished_stages_are_skipped_and_other_tokenizers_refused(plain, make_tr
     kept = finished.read_text()
     finished.write_text(kept.replace(report.stages["tokenizer"]["weights"], "0" * 64))
     try:
-        with pytest.raises(UserError, match="trained with another tokenizer.*delete"):
+        with pytest.raises(UserError, match=r"trained with another tokenizer.*delete"):
             make_trainer(path).run(["gpt"])
     finally:
         finished.write_text(kept)
@@ -168,7 +168,7 @@ def test_a_stage_that_lacks_an_earlier_one_is_refused(make_trainer, tmp_path):
 
 def test_a_strategy_with_two_replicas_is_refused(make_trainer, tmp_path):
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with pytest.raises(UserError, match="MirroredStrategy has 2 replicas.*one"):
+    with pytest.raises(UserError, match=r"MirroredStrategy has 2 replicas.*one"):
         make_trainer(tmp_path, strategy=strategy)
 
 
