@@ -11,21 +11,19 @@ import keras
 import tensorflow as tf
 
 from myxtts.model.config import GptConfig
+from myxtts.model.decoder import Block
 from myxtts.model.layers import (
     Dropout,
-    FeedForward,
     Norm,
-    attend,
     attention_bias,
     dense,
-    join_heads,
     mask_of,
     masked_mean,
     normal,
     salted,
     salts,
     sinusoids,
-    split_heads,
+    turns,
 )
 from myxtts.text.vocabulary import Vocabulary
 
@@ -53,6 +51,12 @@ class Gpt(keras.Model):
         self.audio_table = table("audio_table", audio_codes + 2, normal())
         self.text_places = table("text_places", max_text_tokens + 2, places)
         self.audio_places = table("audio_places", config.max_audio_tokens + 1, places)
+        if config.tokens_per_code:
+            # Only a start: how fast speech goes through its text is learnt from there.
+            start = keras.initializers.Constant(config.tokens_per_code)
+            self.tokens_per_code = self.add_weight(
+                name="tokens_per_code", shape=(), initializer=start, autocast=False
+            )
         self.dropout = Dropout(config.dropout, next(salt))
         self.blocks = [Block(config, salt) for _ in range(config.layers)]
         self.norm = Norm(width)
@@ -81,14 +85,14 @@ class Gpt(keras.Model):
         audio = self._audio_inputs(codes, seed, training)
         audio_there = mask_of(code_lengths + 1, tf.shape(audio)[1])
         x = self.dropout(tf.concat([prefix, audio], 1), seed=seed, training=training)
-        steps = tf.shape(x)[1]
-        bias = attention_bias(_causal(steps)[None] * tf.concat([there, audio_there], 1)[:, None])
+        first_text, first_audio = tf.shape(latents)[1], tf.shape(prefix)[1]
+        bias = self._bias(tf.concat([there, audio_there], 1), first_audio)
+        by = self._turns(first_text, first_audio, tf.shape(x)[1])
         maps = []
         for block in self.blocks:
-            x, weights, _ = block(x, bias[:, None], seed=seed, training=training)
+            x, weights, _ = block(x, bias, by, seed=seed, training=training)
             maps.append(weights)
         x = self.norm(x)
-        first_text, first_audio = tf.shape(latents)[1], tf.shape(prefix)[1]
         text_logits = _wide(self.text_head(x[:, first_text : first_audio - 1]))
         audio_hidden = x[:, first_audio:]
         audio_logits = _wide(self.audio_head(audio_hidden))
@@ -120,11 +124,12 @@ class Gpt(keras.Model):
         x = tf.concat([prefix, self._audio_row(tf.fill([batch], self.start_code), 0)[:, None]], 1)
         there = tf.concat([there, tf.ones([batch, 1])], 1)
         steps = tf.shape(x)[1]
-        bias = attention_bias(_causal(steps)[None] * there[:, None])[:, None]
+        bias = self._bias(there, steps - 1)
+        by = self._turns(tf.shape(latents)[1], steps - 1, steps)
         keys, values = [], []
         room = [[0, 0], [0, 0], [0, capacity], [0, 0]]
         for block in self.blocks:
-            x, _, (key, value) = block(x, bias)
+            x, _, (key, value) = block(x, bias, by)
             keys.append(tf.pad(key, room))
             values.append(tf.pad(value, room))
         cache = {
@@ -141,11 +146,12 @@ class Gpt(keras.Model):
         slot = cache["slot"]
         x = self._audio_row(code, cache["place"])[:, None]
         bias = _with_row(cache["bias"], slot, tf.zeros(tf.shape(code)))
+        by = self._turns(0, 0, 1, cache["place"])
         keys, values = [], []
         for block, old_keys, old_values in zip(
             self.blocks, cache["keys"], cache["values"], strict=True
         ):
-            x, key, value = block.step(x, old_keys, old_values, slot, bias[:, None, None, :])
+            x, key, value = block.step(x, old_keys, old_values, slot, bias[:, None, None, :], by)
             keys.append(key)
             values.append(value)
         hidden = self.norm(x[:, 0])
@@ -157,6 +163,24 @@ class Gpt(keras.Model):
             "place": cache["place"] + 1,
         }
         return _wide(self.audio_head(hidden)), hidden, cache
+
+    def _bias(self, there, first_audio):
+        """Who attends to whom, as a bias [B, 1, S, S]."""
+        seen = _causal(tf.shape(there)[1])
+        if self.config.text_sees_all:
+            before_audio = tf.cast(tf.range(tf.shape(there)[1]) < first_audio, tf.float32)
+            seen = tf.maximum(seen, before_audio[:, None] * before_audio)
+        return attention_bias(seen[None] * there[:, None])[:, None]
+
+    def _turns(self, first_text, first_audio, steps, first_code=0):
+        """Rotary places: latents at 0, text tokens and codes each from 0 on, codes in tokens, so
+        that a code and the token that it probably says are near each other."""
+        if not self.config.tokens_per_code:
+            return None
+        text = tf.range(first_audio - first_text)
+        codes = tf.cast(tf.range(steps - first_audio) + first_code, tf.float32)
+        places = [tf.zeros([first_text]), tf.cast(text, tf.float32), codes * self.tokens_per_code]
+        return turns(tf.concat(places, 0), self.config.width // self.config.heads)
 
     def _prefix(self, latents, text, text_lengths):
         """Inputs for latents and text, and where they are not padding."""
@@ -208,44 +232,6 @@ class Gpt(keras.Model):
         return masked_mean(losses, there), masked_mean(right, there)
 
 
-class Block(keras.layers.Layer):
-    """Self-attention and feed-forward, normalised before each."""
-
-    def __init__(self, config: GptConfig, salt):
-        super().__init__(autocast=False)
-        width = config.width
-        self.heads = config.heads
-        # What all blocks add up to has the size of one: GPT-2's scale.
-        out = 0.02 * (2 * config.layers) ** -0.5
-        self.before_attention, self.before_forward = Norm(width), Norm(width)
-        self.qkv = dense(width, 3 * width, deviation=width**-0.5, bias=False)
-        self.out = dense(width, width, deviation=out)
-        self.forward = FeedForward(width, out_deviation=out)
-        self.drop_attention = Dropout(config.dropout, next(salt))
-        self.drop_forward = Dropout(config.dropout, next(salt))
-        self.built = True
-
-    def _projected(self, x):
-        return [
-            split_heads(part, self.heads)
-            for part in tf.split(self.qkv(self.before_attention(x)), 3, -1)
-        ]
-
-    def call(self, x, bias, seed=None, training=False):
-        query, keys, values = self._projected(x)
-        mixed, weights = attend(query, keys, values, bias)
-        x += self.drop_attention(self.out(join_heads(mixed)), seed=seed, training=training)
-        forward = self.forward(self.before_forward(x))
-        return x + self.drop_forward(forward, seed=seed, training=training), weights, (keys, values)
-
-    def step(self, x, keys, values, slot, bias):
-        query, key, value = self._projected(x)
-        keys, values = _with_slot(keys, slot, key), _with_slot(values, slot, value)
-        mixed, _ = attend(query, keys, values, bias)
-        x += self.out(join_heads(mixed))
-        return x + self.forward(self.before_forward(x)), keys, values
-
-
 def _causal(steps):
     return tf.linalg.band_part(tf.ones([steps, steps]), -1, 0)
 
@@ -257,16 +243,3 @@ def _wide(x):
 def _with_row(table, slot, column):
     """[B, K] with `column` [B] at place `slot`."""
     return tf.where(tf.range(tf.shape(table)[1])[None] == slot, column[:, None], table)
-
-
-def _with_slot(cached, slot, new):
-    """[B, heads, K, D] with `new` [B, heads, 1, D] at place `slot`; in place where TensorFlow may,
-    as it may in a loop, so that a larger cache costs no more."""
-    rows = tf.shape(new)[0] * tf.shape(new)[1]
-    capacity, size = tf.shape(cached)[2], new.shape[3]
-    flat = tf.tensor_scatter_nd_update(
-        tf.reshape(cached, [-1, size]),
-        (tf.range(rows) * capacity + slot)[:, None],
-        tf.reshape(new, [rows, size]),
-    )
-    return tf.reshape(flat, tf.shape(cached))

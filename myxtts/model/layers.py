@@ -61,6 +61,24 @@ def sinusoids(length: int, width: int) -> np.ndarray:
     return np.concatenate([np.sin(angles), np.cos(angles)], 1)[:, :width].astype(np.float32)
 
 
+def turns(places: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cosines and sines [S, size / 2] that `turned` turns queries and keys of that size by."""
+    # The longest wave is some 600 places, about the longest text and speech there is.
+    rates = tf.constant(100.0 ** (-np.arange(0, size, 2) / size), tf.float32)
+    angles = tf.cast(places, tf.float32)[:, None] * rates
+    return tf.cos(angles), tf.sin(angles)
+
+
+def turned(x: tf.Tensor, by: tuple[tf.Tensor, tf.Tensor] | None) -> tf.Tensor:
+    """`x [B, heads, S, D]` in rotary position encoding: the product of a turned query and a turned
+    key depends on how far apart their places are, not on where they are."""
+    if by is None:
+        return x
+    cosines, sines = (tf.cast(part, x.dtype) for part in by)
+    a, b = tf.split(x, 2, -1)
+    return tf.concat([a * cosines - b * sines, a * sines + b * cosines], -1)
+
+
 def normal(deviation: float = 0.02) -> keras.initializers.Initializer:
     return keras.initializers.RandomNormal(stddev=deviation)
 

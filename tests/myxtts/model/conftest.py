@@ -1,5 +1,7 @@
 """Networks small enough that a test of one takes a second."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -48,6 +50,12 @@ class Small:
         return [tf.constant(latents), tf.constant(text), lengths[0], tf.constant(codes), lengths[1]]
 
     @staticmethod
+    def make_gpt(**changes):
+        keras.utils.set_random_seed(3)
+        config = dataclasses.replace(Small.gpt, **changes)
+        return Small.livened(Gpt(config, Small.text_tokens, Small.max_text, Small.codes))
+
+    @staticmethod
     def livened(network):
         """A fresh network hardly lets its positions hear one another; this one does."""
         chance = np.random.default_rng(0)
@@ -71,8 +79,7 @@ def small():
 
 @pytest.fixture
 def gpt():
-    keras.utils.set_random_seed(3)
-    return Small.livened(Gpt(Small.gpt, Small.text_tokens, Small.max_text, Small.codes))
+    return Small.make_gpt()
 
 
 @pytest.fixture

@@ -5,9 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from myxtts import UserError
 from myxtts.model.gpt import Gpt
 
 OUTPUTS = ("text_logits", "audio_logits", "hidden")
+ROTARY = {"tokens_per_code": 0.7}
+PREFIX = {"text_sees_all": True, "text_weight": 0.0}
+either = pytest.mark.parametrize("changes", [{}, ROTARY, PREFIX | ROTARY], ids=str)
 
 
 def changed(inputs, which, place):
@@ -16,7 +20,9 @@ def changed(inputs, which, place):
     return [tf.constant(values) if i == which else x for i, x in enumerate(inputs)]
 
 
-def test_a_code_changes_only_what_comes_after_it(gpt, small):
+@either
+def test_a_code_changes_only_what_comes_after_it(changes, small):
+    gpt = small.make_gpt(**changes)
     inputs = small.inputs([7, 7], [9, 9])
     before = gpt(*inputs)
     for place in range(9):
@@ -40,6 +46,16 @@ def test_a_text_position_sees_no_later_text_so_the_loss_cannot_leak(gpt, small):
         assert np.abs(after["audio_logits"] - before["audio_logits"]).max((0, 2)).min() > 1e-4
 
 
+def test_where_text_sees_all_of_itself_there_is_no_text_loss(small):
+    gpt = small.make_gpt(**PREFIX)
+    inputs = small.inputs([8, 8], [5, 5])
+    before, after = gpt(*inputs), gpt(*changed(inputs, 1, 7))
+    assert np.abs(after["text_logits"] - before["text_logits"]).max((0, 2)).min() > 1e-4
+    np.testing.assert_array_equal(before["loss"], before["audio_loss"])
+    with pytest.raises(UserError, match=r"gpt.text_weight must be 0 .* got 0.01"):
+        small.make_gpt(text_sees_all=True)
+
+
 def test_every_position_hears_the_latents(gpt, small):
     inputs = small.inputs([4, 4], [5, 5])
     before = gpt(*inputs)
@@ -49,7 +65,9 @@ def test_every_position_hears_the_latents(gpt, small):
         assert np.abs(after[name] - before[name]).max((0, 2)).min() > 1e-4
 
 
-def test_padding_changes_no_output_and_no_loss(gpt, small):
+@either
+def test_padding_changes_no_output_and_no_loss(changes, small):
+    gpt = small.make_gpt(**changes)
     narrow = small.inputs([7, 4], [9, 6])
     wide = small.inputs([7, 4], [9, 6], text_size=15, code_size=20)
     wide[1] = tf.where(wide[1] == 0, 5, wide[1])  # what stands in the padding does not matter
@@ -86,7 +104,9 @@ def test_the_losses_are_the_cross_entropies_of_the_next_token(gpt, small):
     np.testing.assert_allclose(outputs["loss"], total, rtol=1e-6)
 
 
-def test_cached_decoding_says_what_the_whole_forward_says(gpt, small):
+@either
+def test_cached_decoding_says_what_the_whole_forward_says(changes, small):
+    gpt = small.make_gpt(**changes)
     inputs = small.inputs([7, 4, 1], [9, 9, 9])
     whole = gpt(*inputs)
     logits, cache = gpt.start(*inputs[:3])
@@ -116,11 +136,7 @@ def test_attention_over_text_is_handed_out_on_request(gpt, small):
 
 
 def test_training_draws_from_the_seed_alone(small):
-    import dataclasses
-
-    keras.utils.set_random_seed(3)
-    config = dataclasses.replace(small.gpt, code_noise=0.3)
-    gpt = small.livened(Gpt(config, small.text_tokens, small.max_text, small.codes))
+    gpt = small.make_gpt(code_noise=0.3)
     inputs = small.inputs([7, 4], [9, 6])
 
     def loss(*seed):
