@@ -300,3 +300,15 @@ def test_starting_train_py_as_a_module_starts_no_runtime(run_python):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.slow
+def test_a_training_that_fails_ends_with_exit_code_2_and_the_clips(command, speech):
+    _, err = command.run(
+        f"--train_data={speech}", *SMALL, "--stage=tokenizer", "--max_steps=40", "--lr=1e25",
+        "--lr_warm_up_steps=0", "--max_skipped=3", "--checkpoint_dir=run", code=2,
+    )  # fmt: skip
+    assert "a learning rate of 1e+25 in the tokenizer stage will diverge: 0.001" in err
+    (told,) = [line for line in err.splitlines() if line.startswith("training failed: ")]
+    assert "3 steps in a row had gradients that are not finite" in told and ".wav" in told
+    assert "Traceback" not in err

@@ -135,7 +135,7 @@ def _numbers(job: Job, found: Situation) -> Iterator[str]:
         yield f"--precision={train.precision} is slow on CPUs: --precision=float32"
     if not found.on_gpu and job.values.model_size in ("normal", "big"):
         yield (
-            f"--model_size={job.values.model_size} takes weeks on a CPU: --model_size=tiny there"
+            f"--model_size={job.values.model_size} is far too slow on a CPU: --model_size=tiny"
         )
     for stage in job.stages:
         rate = train.stage(stage).learning_rate
