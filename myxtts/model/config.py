@@ -45,7 +45,9 @@ class GptConfig:
     dropout: float = 0.1
     code_noise: float = 0.0  # share of the codes read in training that are replaced by others
     max_audio_tokens: int = 605
-    tokens_per_code: float = 0.0  # above 0: rotary places, in which a code is this many tokens
+    # Above 0: rotary places, in which a code is this many tokens, to begin with. About 0.85
+    # characters or 0.3 BPE tokens are said in the time of a code; 0: no rotary places.
+    tokens_per_code: float = 0.3
     text_sees_all: bool = False  # text positions see later text: then there is no text loss
     text_weight: float = 0.01
     audio_weight: float = 1.0
@@ -120,7 +122,7 @@ SIZES = {
         text=TextConfig(vocabulary="characters"),
         tokenizer=TokenizerConfig(width=192, codes=256, code_size=48),
         conditioning=ConditioningConfig(layers=2, heads=4, encoder_layers=2, patch=8),
-        gpt=GptConfig(layers=4, width=256, heads=4),
+        gpt=GptConfig(layers=4, width=256, heads=4, tokens_per_code=0.85),
         speaker=SpeakerConfig(width=96, blocks=3, size=96),
         vocoder=VocoderConfig(width=256, blocks=5),
     ),
