@@ -1,9 +1,10 @@
 """Memory that a stage needs on each device, estimated before anything is made.
 
-What is counted: weights, gradients, the optimizer's two moments and the average; the tensors that
-the backward pass needs again, as so many per frame, token or sample, with factors fitted to
-measurements on emulated GPUs (`tests/benchmarks/memory.py` prints both); the batches in the slots.
-What a GPU's libraries take beside (`LIBRARIES`) is a guess: no hardware GPU was there to ask.
+What is counted: weights, the optimizer's two moments and the average; the tensors that the backward
+pass needs again, or, if that is more, the gradients, which come while those go; the batches in the
+slots. Tensors are so many numbers per frame, token or sample, with factors fitted to measurements
+on emulated GPUs (`tests/benchmarks/memory.py` prints both). What a GPU's libraries take beside
+(`LIBRARIES`) is a guess: no hardware GPU was there to ask.
 """
 
 import dataclasses
@@ -32,6 +33,7 @@ class Estimate:
     """Bytes a stage needs: what is there anyway, and what every clip of a batch adds.
 
     Attributes:
+      least: what the optimizer's step needs, when the batch's tensors are gone already.
       parameters: by network, as trained.
       checkpoint_bytes: of one checkpoint to continue from.
       host_batch_bytes: of a batch that waits in host memory.
@@ -42,15 +44,19 @@ class Estimate:
     parameters: dict[str, int]
     fixed: dict[str, int]
     per_clip: dict[str, int]
+    least: dict[str, int]
     checkpoint_bytes: int
     host_batch_bytes: int
 
     def on(self, role: str, batch_size: int | None = None) -> int:
         """On the "data" or the "model" device, with the stage's own batch size or another."""
-        return self.fixed[role] + (batch_size or self.batch_size) * self.per_clip[role]
+        clips = batch_size or self.batch_size
+        return max(self.least[role], self.fixed[role] + clips * self.per_clip[role])
 
     def largest_batch(self, role: str, room: float) -> int:
         """The largest batch that fits; 0 where none does."""
+        if room < self.least[role]:
+            return 0
         return max(0, int((room - self.fixed[role]) // self.per_clip[role]))
 
 
@@ -93,16 +99,17 @@ def estimate(
         prepared += _ENCODING * _FLOAT * model.tokenizer.width * longest.frames
     samples = (longest.frames + reference) * audio.hop_length
     size = config.stage(stage).batch_size or config.batches.batch_size
-    frozen_bytes = _FLOAT * sum(map(networks.parameters, frozen.values()))
+    fixed = {
+        "data": libraries + _ALWAYS + _FLOAT * sum(map(networks.parameters, frozen.values())),
+        "model": libraries + _ALWAYS + states,
+    }
     return Estimate(
         stage,
         size,
         {**parameters, **{name: networks.parameters(n) for name, n in helpers.items()}},
-        {
-            "data": libraries + _PREPARING + frozen_bytes,
-            "model": libraries + states + gradients,
-        },
+        fixed,
         {"data": prepared + batch, "model": kept + (slots - 1) * batch},
+        {"data": fixed["data"], "model": fixed["model"] + 2 * gradients},
         states + _FLOAT * trained,
         size * (2 * samples + 4 * longest.tokens),
     )
@@ -110,7 +117,7 @@ def estimate(
 
 # Fitted: tensors of the named width that are alive at the fullest moment of a step.
 _HALF = 0.6  # of them in 16-bit precision; some stay in 32 bits
-_PREPARING = 16 << 20  # bytes, on the data device, whatever the batch
+_ALWAYS = 16 << 20  # bytes, on each device, whatever the batch
 _FEATURES = 2_400  # bytes a mel frame, on the data device
 _ENCODING = 8.0  # by frame and tokenizer.width, on the data device
 _CONVOLUTION = 10.0  # by frame and tokenizer.width
