@@ -38,6 +38,17 @@ class Lesson:
     held_out: float = 0.03
 
 
+def divided(corpus: Corpus, lesson: Lesson) -> tuple[Corpus, Corpus]:
+    """(to learn from, to examine with)"""
+    parts = corpus.split(lesson.held_out)
+    if not all(map(len, parts)):
+        raise ValueError(
+            f"a lesson of {len(corpus)} clips cannot hold out {lesson.held_out:g} of them; give "
+            "it more speech, or another held_out"
+        )
+    return parts
+
+
 def learn(
     network: keras.Model,
     loss_of: Callable[..., tf.Tensor],

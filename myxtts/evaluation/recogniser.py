@@ -28,6 +28,7 @@ from myxtts.evaluation.distances import edits
 from myxtts.evaluation.learning import (
     Lesson,
     description_in,
+    divided,
     give_weights,
     is_taught,
     learn,
@@ -150,7 +151,7 @@ def trained_recogniser(
 
 
 def _teach(corpus: Corpus, language: str, lesson: Lesson) -> tuple[dict, dict]:
-    corpus, held_out = corpus.split(lesson.held_out)
+    corpus, held_out = divided(corpus, lesson)
     texts = [letters_of(text, language) for text in corpus.texts]
     config = RecogniserConfig(language, "".join(sorted(set("".join(texts)))))
     network = make_network(config)

@@ -23,6 +23,7 @@ from myxtts.corpus.sentences import LANGUAGES
 from myxtts.evaluation.learning import (
     Lesson,
     description_in,
+    divided,
     give_weights,
     is_taught,
     learn,
@@ -84,7 +85,7 @@ def trained_voice_judge(directory: str | os.PathLike, lesson: Lesson | None = No
 
 
 def _teach(corpus: Corpus, taken: Lesson) -> tuple[dict, dict]:
-    corpus, held_out = corpus.split(taken.held_out)
+    corpus, held_out = divided(corpus, taken)
     config, audio = SpeakerConfig(width=128, blocks=4, size=128), AudioConfig()
     network = SpeakerEncoder(config, audio.n_mels)
     roughen = Roughening()
