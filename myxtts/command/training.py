@@ -18,6 +18,7 @@ from myxtts.command.situation import situation_of
 from myxtts.command.strategies import make_strategy
 from myxtts.config import write_whole
 from myxtts.corpus.manifest import Corpus
+from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.trainer import Trainer, TrainingFailed
 
@@ -38,7 +39,9 @@ def train(job: Job, devices: Devices, clips: Clips, canonical: Sequence[str]) ->
         clips.validation,
         vocabulary,
         strategy=make_strategy(job, devices),
-        evaluation_texts=_texts(clips.validation or clips.training),
+        evaluation_texts=_texts(
+            clips.validation or clips.training, vocabulary, job.train.model.text.max_tokens
+        ),
     )
     _explain(run, clips, job, canonical)
     try:
@@ -66,12 +69,13 @@ def train(job: Job, devices: Devices, clips: Clips, canonical: Sequence[str]) ->
     return DONE
 
 
-def _texts(corpus: Corpus) -> list[tuple[str, str]]:
-    """What samples say: held-out sentences, languages in turn, neither the shortest nor the
-    longest."""
+def _texts(corpus: Corpus, vocabulary: Vocabulary, most: int) -> list[tuple[str, str]]:
+    """What samples say: held-out sentences of middle length, languages in turn."""
     of_language: dict[str, list[str]] = {}
     for clip in range(len(corpus)):
-        of_language.setdefault(corpus.language_of(clip), []).append(corpus.texts[clip])
+        text, language = corpus.texts[clip], corpus.language_of(clip)
+        if len(vocabulary.encode(text, language)) <= most:
+            of_language.setdefault(language, []).append(text)
     middle = {
         language: sorted(texts, key=lambda text: (len(text), text))[len(texts) // 2 :]
         for language, texts in of_language.items()
