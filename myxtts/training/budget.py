@@ -11,7 +11,7 @@ _BESIDE_STEPS = 0.12
 _MEASURED = 0.05
 _MEASURED_STEPS = 10
 # A stage ends when it took so many times its time, on a machine that became slower.
-_PATIENCE = 1.25
+_PATIENCE = 1.15
 
 
 class Budget:

@@ -44,8 +44,8 @@ class TrainConfig:
     batches: BatchConfig = BatchConfig()
     augment: AugmentConfig = AugmentConfig()
     tokenizer: StageConfig = StageConfig(1e-3, 0.15)
-    gpt: StageConfig = StageConfig(6e-4, 0.55)
-    vocoder: StageConfig = StageConfig(5e-4, 0.30)
+    gpt: StageConfig = StageConfig(6e-4, 0.70)
+    vocoder: StageConfig = StageConfig(5e-4, 0.15)
     tokenizer_frames: int = 128  # mel frames cut out of a clip in the tokenizer's stage
     speaker_frames: int = 192  # likewise for the speaker encoder
     epochs: int | None = None  # of every stage

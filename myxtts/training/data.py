@@ -53,7 +53,9 @@ class StageData:
     @classmethod
     def training(cls, stage: str, corpus: Corpus, vocabulary: Vocabulary, config: TrainConfig):
         size = config.stage(stage).batch_size or config.batches.batch_size
-        batches = dataclasses.replace(config.batches, batch_size=size)
+        batches = dataclasses.replace(
+            config.batches, batch_size=size, conditioning_seconds=_crop_seconds(stage, config)
+        )
         return cls(corpus, vocabulary, config, batches)
 
     @classmethod
@@ -66,6 +68,7 @@ class StageData:
         batches = dataclasses.replace(
             config.batches,
             batch_size=min(size, len(corpus)),
+            conditioning_seconds=_crop_seconds(stage, config),
             shuffle=False,
             drop_remainder=False,
             temperature=1.0,
@@ -107,6 +110,16 @@ class StageData:
             f"{many} of {self.plan.config.batch_size} clips and {frames.min()} to {frames.max()} "
             f"mel frames, {self.plan.padding_share():.0%} padding"
         )
+
+
+def _crop_seconds(stage: str, config: TrainConfig) -> tuple[float, float]:
+    """The tokenizer's stage looks at a part of the reference only: what it does not look at need
+    not be read, nor made a mel of (a third of its front end's time)."""
+    if stage != "tokenizer":
+        return config.batches.conditioning_seconds
+    audio = config.model.audio
+    seconds = config.speaker_frames * audio.hop_length / audio.sample_rate
+    return seconds, seconds
 
 
 def random_segment(

@@ -15,7 +15,7 @@ def speak(exhibits, tokenizer, conditioning, gpt) -> dict[str, tf.Tensor]:
     limit = gpt.config.max_audio_tokens
     for number, (ids, (reference, length)) in enumerate(exhibits.spoken()):
         text, text_lengths = tf.constant([ids], tf.int32), tf.constant([len(ids)])
-        latents = conditioning(reference, length)
+        latents = tf.cast(conditioning(reference, length), tf.float32)  # of half precision too
         # A voice that has not learnt to stop yet is stopped: nobody takes 12 codes a token.
         most = min(limit, 40 + 12 * len(ids))
         codes, lengths, _ = generate(

@@ -31,7 +31,9 @@ class VocoderStage(Stage):
 
     name = "vocoder"
     parts = ("loss", "mel", "magnitude", "convergence", "adversarial", "features", "critics")
-    held_out = ("mel", "magnitude", "convergence")
+    # The corrections keep the mel what it is told to be, whatever the network does; what it learns
+    # shows in the magnitudes.
+    held_out = ("magnitude", "mel", "convergence")
     needs_waveform = True
 
     def __init__(self, at: Surroundings):
