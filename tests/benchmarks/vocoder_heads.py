@@ -3,8 +3,8 @@
     python tests/benchmarks/vocoder_heads.py [--minutes=10] [--dir=/somewhere]
 
 Both are trained with the same losses on the same clips, one thread, in turns, until each has had so
-many minutes of processor time. Printed are the distance of log-mels on clips not trained on, and
-the time that 5 s of speech take. The frame-rate network is the package's, of size `tiny`; also
+many minutes of processor time. Printed are the distances of log-mels and of log-magnitudes, on new
+sentences and on other voices, and the processor time that 5 s of speech take. The frame-rate network is the package's, of size `tiny`; also
 without its corrections. The generator is HiFi-GAN's (V1's shape: strides 8, 8, 2, 2, three kernels
 with three dilations each), with its 512 channels and with a quarter of them, and is not used by the
 package.
@@ -19,7 +19,7 @@ import keras
 import tensorflow as tf
 from absl import app, flags
 from keras import layers
-from vocoder_training import AUDIO, Training, distance, recordings
+from vocoder_training import AUDIO, Training, distances, recordings
 
 from myxtts.model.config import SIZES, VocoderConfig
 from myxtts.model.vocoder import Vocoder
@@ -99,8 +99,10 @@ def main(_):
     tf.config.threading.set_inter_op_parallelism_threads(1)
     place = Path(FLAGS.dir or tempfile.mkdtemp())
     trained = recordings(place / "trained", 20, 8, 0)
-    sentences = recordings(place / "sentences", 2, 8, 99)[:12]
-    voices = recordings(place / "voices", 2, 8, 98, first_voice=20)[:12]
+    held_out = (
+        recordings(place / "sentences", 2, 8, 99)[:12],
+        recordings(place / "voices", 2, 8, 98, first_voice=20)[:12],
+    )
     seconds = FLAGS.minutes * 60
     sides = {}
     for name, make in (
@@ -116,7 +118,7 @@ def main(_):
         for _, training, _ in sides.values():
             training.spend(seconds / ROUNDS)
     speech = tf.constant(trained[0][1][None, : int(5 * AUDIO.sample_rate / AUDIO.hop_length)])
-    print(f"{'':26}{'weights':>12}{'steps':>8}{'sentences':>11}{'voices':>9}{'ms for 5 s':>12}")
+    print(f"{'':26}{'weights':>12}{'steps':>8}{'sentences':>16}{'voices':>16}{'ms for 5 s':>12}")
     for name, (network, training, used) in sides.items():
         rows = [(name, used)]
         if isinstance(network, Vocoder):
@@ -124,8 +126,8 @@ def main(_):
         for row, vocode in rows:
             print(
                 f"{row:26}{network.count_params():12,}{training.steps:8}"
-                f"{distance(vocode, sentences):11.3f}{distance(vocode, voices):9.3f}"
-                f"{1000 * seconds_of(vocode, speech):12.0f}",
+                + "".join("{:9.3f}{:7.3f}".format(*distances(vocode, c)) for c in held_out)
+                + f"{1000 * seconds_of(vocode, speech):12.0f}",
                 flush=True,
             )
 

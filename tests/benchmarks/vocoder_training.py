@@ -40,14 +40,19 @@ def mel_of(waveforms) -> tf.Tensor:
     return _log_mel(waveforms, tf.fill([waveforms.shape[0]], waveforms.shape[1]))[0]
 
 
-def distance(vocode, clips) -> float:
-    """Mean distance of the mels of what is made to those it was made of, by frames."""
-    sums = frames = 0.0
-    for _, mel in clips:
-        made = mel_of(vocode(tf.constant(mel[None])))
-        sums += float(mel_distance(made, mel[None])) * len(mel)
+_loss = ReconstructionLoss(AUDIO)
+
+
+def distances(vocode, clips) -> tuple[float, float]:
+    """Between clips and what is made of their mels, by frames: mean absolute difference of the
+    log-mels, and of log-magnitudes at three resolutions, which no vocoder is given."""
+    sums, frames = np.zeros(2), 0
+    for waveform, mel in clips:
+        made = tf.convert_to_tensor(vocode(tf.constant(mel[None])))
+        magnitude = _loss(tf.constant(waveform[None]), made)["magnitude"]
+        sums += len(mel) * np.array([mel_distance(mel_of(made), mel[None]), magnitude])
         frames += len(mel)
-    return sums / frames
+    return tuple(sums / frames)
 
 
 class Training:
@@ -65,12 +70,11 @@ class Training:
             rate, weight_decay=0.01, beta_2=0.99, global_clipnorm=1.0
         )
         optimizer.build(variables)
-        loss = ReconstructionLoss(AUDIO)
 
         @tf.function
         def step(waveform, mel):
             with tf.GradientTape() as tape:
-                figures = loss(waveform, vocode(mel))
+                figures = _loss(waveform, vocode(mel))
             gradients = tape.gradient(figures["loss"], variables)
             optimizer.apply_gradients(zip(gradients, variables, strict=True))
             return figures["mel"]

@@ -1,7 +1,5 @@
 """The vocoder: its transform is exact, its sight is limited, and it learns."""
 
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from myxtts.config import AudioConfig
 from myxtts.features import make_log_mel
 from myxtts.model.config import VocoderConfig
 from myxtts.model.vocoder import Vocoder
-from myxtts.model.vocoder_losses import ReconstructionLoss, mel_distance
+from myxtts.model.vocoder_losses import ReconstructionLoss
 
 AUDIO = AudioConfig()
 CONFIG = VocoderConfig(width=32, blocks=2, corrections=3)
@@ -32,16 +30,6 @@ def test_every_frame_becomes_a_hop_of_samples(vocoder, speaker, small):
     for frames in (1, 2, 37):
         mel, _ = small.mels(frames, frames)
         assert vocoder(mel, tf.tile(speaker, [2, 1])).shape == (2, frames * 256)
-
-
-def test_the_inverse_transform_gives_back_what_was_transformed(vocoder):
-    waveform = tf.random.stateless_normal([2, 20 * 256], [1, 2])
-    # Frame -1 is centred one hop before the first sample, frame F + 1 one behind the last.
-    padded = tf.pad(waveform, [[0, 0], [512 + 256, 512 + 256]])
-    spectrum = tf.signal.stft(padded, 1024, 256)
-    assert spectrum.shape[1] == 20 + 3
-    found = vocoder.waveform(tf.math.real(spectrum), tf.math.imag(spectrum))
-    np.testing.assert_allclose(found, waveform, atol=1e-5)
 
 
 def test_a_sample_depends_on_no_frame_further_away_than_the_context(vocoder, speaker, small):
@@ -74,22 +62,6 @@ def test_untrained_it_is_as_loud_as_the_mel_says():
         mel, _ = make_log_mel(AUDIO)(quiet * factor, tf.constant([60 * 256]))
         made = vocoder(mel, tf.zeros([1, 8])).numpy()
         assert 0.2 < made.std() / (0.01 * factor) < 5
-
-
-def test_corrections_bring_the_mel_nearer(speaker, small):
-    mel = make_log_mel(AUDIO)(
-        tf.random.stateless_normal([1, 60 * 256], [1, 2]), tf.constant([15360])
-    )[0]
-    keras.utils.set_random_seed(1)
-    plain = small.livened(Vocoder(dataclasses.replace(CONFIG, corrections=0), AUDIO, 8))
-    distances = []
-    for corrections in (0, 1, 4):
-        config = dataclasses.replace(CONFIG, corrections=corrections)
-        vocoder = Vocoder(config, AUDIO, speaker_size=8)
-        vocoder.set_weights(plain.get_weights())
-        found, _ = make_log_mel(AUDIO)(vocoder(mel, speaker), tf.constant([15360]))
-        distances.append(float(mel_distance(found, mel)))
-    assert distances[2] < 0.8 * distances[1] < 0.8 * 0.8 * distances[0]
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])

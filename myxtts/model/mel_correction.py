@@ -1,0 +1,73 @@
+"""Brings the log-mel of a waveform nearer to a given one, round by round, without any weights.
+
+Frames that overlap contradict one another, so the mel of the samples made of them is not quite the
+one asked for. A round transforms the samples, compares the mels and turns every band of every frame
+up or down by what is missing. The phases stay, and agree better with one another every time, as in
+Griffin-Lim, of which this is the form for mels: no magnitude is fixed but the mels are.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from myxtts.config import AudioConfig
+from myxtts.features import mel_filters
+
+# A round starts from where the spectrum seems to go; 0.5 and 0.99 do less well.
+_MOMENTUM = 0.7
+
+
+class MelCorrection:
+    """`correct(samples, mel, rounds)`, between the transforms `samples_of` and `bins_of`.
+
+    The samples are all that F frames reach: [B, (F - 1) * hop + n_fft].
+    """
+
+    def __init__(self, audio: AudioConfig):
+        self.audio = audio
+        self.overlap = audio.n_fft // audio.hop_length  # frames at every sample
+        self._window = np.hanning(audio.n_fft + 1)[:-1].astype(np.float32)
+        self._filters = mel_filters(audio)
+        # From a factor for each mel to one for each bin; bins that no filter hears stay.
+        heard = self._filters.sum(1, keepdims=True)
+        self._to_bins = (self._filters / np.maximum(heard, 1e-9)).T
+        self._unheard = (1.0 - self._to_bins.sum(0)).astype(np.float32)
+
+    def reach(self, rounds: int) -> int:
+        """Frames to either side that can change a sample of this frame."""
+        return self.overlap // 2 + rounds * (self.overlap - 1)
+
+    def samples_of(self, spectrum: tf.Tensor) -> tf.Tensor:
+        """Of complex [B, F, bins]; at the ends, where fewer frames overlap, just as loud."""
+        hop, n_fft = self.audio.hop_length, self.audio.n_fft
+        pieces = tf.signal.irfft(spectrum, [n_fft]) * self._window
+        weights = tf.tile(tf.square(self._window)[None], [tf.shape(spectrum)[1], 1])
+        weight = tf.signal.overlap_and_add(weights, hop)
+        return tf.signal.overlap_and_add(pieces, hop) / tf.maximum(weight, 0.05)
+
+    def bins_of(self, samples: tf.Tensor) -> tf.Tensor:
+        """The complex spectrum [B, F, bins] of all frames that lie within the samples."""
+        # A frame is a few whole rows of this; tf.signal.frame would gather it sample by sample.
+        rows = tf.reshape(samples, [tf.shape(samples)[0], -1, self.audio.hop_length])
+        count = tf.shape(rows)[1] - (self.overlap - 1)
+        pieces = tf.concat([rows[:, i : i + count] for i in range(self.overlap)], -1)
+        return tf.signal.rfft(pieces * self._window)
+
+    def correct(self, samples: tf.Tensor, mel: tf.Tensor, rounds: int) -> tf.Tensor:
+        """The samples after so many rounds towards the log-mel [B, F, mels]."""
+        wanted = tf.exp(tf.cast(mel, tf.float32))
+        before = None
+        for _ in range(rounds):
+            bins = self.bins_of(samples)
+            ahead = bins if before is None else bins + _MOMENTUM * (bins - before)
+            factors = tf.cast(self._factors(ahead, wanted), tf.complex64)
+            samples, before = self.samples_of(ahead * factors), bins
+        return samples
+
+    def _factors(self, bins, wanted):
+        power = tf.square(tf.math.real(bins)) + tf.square(tf.math.imag(bins))
+        squared = self.audio.power == 2.0
+        found = tf.matmul(power if squared else tf.sqrt(power + 1e-9), self._filters)
+        # Below the floor nothing is heard or told, so nothing is turned up to it.
+        missing = wanted / tf.maximum(found, self.audio.log_floor)
+        factors = tf.matmul(tf.clip_by_value(missing, 1 / 16, 16.0), self._to_bins) + self._unheard
+        return tf.sqrt(factors) if squared else factors
