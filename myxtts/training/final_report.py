@@ -1,16 +1,16 @@
 """report.md and loss.png: what a run came to."""
 
-from collections.abc import Mapping
+import numpy as np
 
 from myxtts import UserError
 from myxtts.config import write_whole
-from myxtts.training.config import STAGES, TrainConfig
+from myxtts.training.config import STAGES
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.step_log import read_steps
 
 
-def write_report(run: RunDirectory, config: TrainConfig, watched: Mapping[str, str | None]) -> str:
-    """Writes both and returns the Markdown. `watched`: what monitors said, by stage."""
+def write_report(run: RunDirectory) -> str:
+    """Writes both, of the stages that are done, and returns the Markdown."""
     results = {stage: run.result(stage) for stage in STAGES}
     results = {stage: result for stage, result in results.items() if result is not None}
     lines = [f"# Training in {run.path.name}", ""]
@@ -35,12 +35,12 @@ def write_report(run: RunDirectory, config: TrainConfig, watched: Mapping[str, s
     if vocoder and "comparison" in vocoder:
         lines += ["", "## Vocoder", "", *_compared(vocoder)]
     lines += ["", "## Devices", ""]
-    for stage, text in watched.items():
-        if text:
-            lines += [f"{stage}:", "", "```", text, "```", ""]
-    if not any(watched.values()):
-        lines += ["Nothing was watched in this run of the command.", ""]
-    lines += ["## Loss", "", _drawn(run, config), ""]
+    for stage, result in results.items():
+        if result.get("devices"):
+            lines += [f"{stage}:", "", "```", result["devices"], "```", ""]
+    if not any(result.get("devices") for result in results.values()):
+        lines += ["They were not watched.", ""]
+    lines += ["## Loss", "", _drawn(run), ""]
     text = "\n".join(lines)
     try:
         write_whole(run.report_file, text)
@@ -59,7 +59,7 @@ def _compared(vocoder: dict) -> list[str]:
     ]
 
 
-def _drawn(run: RunDirectory, config: TrainConfig) -> str:
+def _drawn(run: RunDirectory) -> str:
     """Draws the loss curves; what the report says of them."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -67,35 +67,31 @@ def _drawn(run: RunDirectory, config: TrainConfig) -> str:
     except ImportError:
         return "No curve was drawn: matplotlib is not installed (`pip install matplotlib`)."
     steps = read_steps(run.steps_file)
+    steps = [line for line in steps if line["counts"]]
     stages = [stage for stage in STAGES if any(line["stage"] == stage for line in steps)]
     if not stages:
         return "No step was made."
     figure = Figure(figsize=(5 * len(stages), 4), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, stage in zip(figure.subplots(1, len(stages), squeeze=False)[0], stages, strict=True):
-        lines = [line for line in steps if line["stage"] == stage and line["counts"]]
-        places = [line["step"] for line in lines]
-        losses = [line["loss"] for line in lines]
-        axes.plot(places, losses, color="0.8", linewidth=0.8)
-        axes.plot(places, _smooth(losses), label="training")
-        result = run.result(stage)
-        if result and result["evaluations"]:
-            name = next(iter(result["held_out"]))
-            found = result["evaluations"]
-            axes.plot(
-                [e["step"] for e in found],
-                [e[name] for e in found],
-                "o-",
-                label=f"held out: {name}",
-            )
-        axes.set(title=stage, xlabel="step", ylabel="loss")
+        result = run.result(stage) or {}
+        evaluations = result.get("evaluations", [])
+        # What decided which weights are the best; the whole loss where nothing was held out.
+        name = next(iter(result.get("held_out") or ["loss"]))
+        lines = [line for line in steps if line["stage"] == stage]
+        places, values = [line["step"] for line in lines], [line[name] for line in lines]
+        axes.plot(places, values, color="0.8", linewidth=0.8)
+        axes.plot(places, _smooth(values), label="training")
+        if evaluations:
+            found = [(one["step"], one[name]) for one in evaluations]
+            axes.plot(*zip(*found, strict=True), "o-", label="held out, averaged weights")
+        axes.set(title=stage, xlabel="step", ylabel=name)
         axes.legend()
     figure.savefig(run.loss_picture, dpi=100)
     return f"![losses]({run.loss_picture.name})"
 
 
-def _smooth(values: list[float]) -> list[float]:
-    smooth, share = [], min(1.0, 10 / max(len(values), 1))
-    for value in values:
-        smooth.append(value if not smooth else smooth[-1] + share * (value - smooth[-1]))
-    return smooth
+def _smooth(values: list[float]) -> np.ndarray:
+    """The mean of a twentieth of the run around every step."""
+    window = np.ones(max(1, len(values) // 20) | 1)
+    return np.convolve(values, window, "same") / np.convolve(np.ones(len(values)), window, "same")

@@ -226,6 +226,7 @@ class StageRun:
             "held_out": progress.best_figures,
             "evaluations": progress.evaluations,
             "training": progress.recent,
+            "devices": self.monitor and self.monitor.report(),
             "parameters": {n: parameters(net) for n, net in self.stage.networks.items()},
             "weights": self.saving.load_best()["digest"],
             "identity": self.saving.identity,

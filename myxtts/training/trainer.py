@@ -120,24 +120,23 @@ class Trainer:
         stages = _in_order(stages)
         if self.config.deterministic:
             tf.config.experimental.enable_op_determinism()
-        results, watched = {}, {}
+        results = {}
         with Interruption() as interruption, self._locked():
             for stage in stages:
                 result = self.directory.result(stage)
                 if result is None:
                     self._need_before(stage)
-                    result, watched[stage] = self._train(stage, stages, interruption)
+                    result = self._train(stage, stages, interruption)
                 else:
                     self._refuse_other_base(stage, result)
                     logging.info("%s: done already, %s", stage, self.directory.stage(stage))
                 if result is None:
                     return Report(False, interruption.signal, results, "")
                 results[stage] = result
-            text = write_report(self.directory, self.config, watched)
+            text = write_report(self.directory)
         return Report(True, None, results, text)
 
-    def _train(self, stage: str, stages: Sequence[str], interruption: Interruption):
-        """`(result or None, the monitor's report)`"""
+    def _train(self, stage: str, stages: Sequence[str], interruption: Interruption) -> dict | None:
         config, directory = self.config, self.directory
         data = StageData.training(stage, self.corpus, self.vocabulary, config)
         held_out = None
@@ -191,7 +190,7 @@ class Trainer:
                 monitor=monitor,
                 progress_bar=self._progress,
             )
-            return stage_run.train(interruption), monitor and monitor.close()
+            return stage_run.train(interruption)
         finally:
             if monitor is not None:
                 monitor.close()
