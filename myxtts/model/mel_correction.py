@@ -59,7 +59,9 @@ class MelCorrection:
         for _ in range(rounds):
             bins = self.bins_of(samples)
             ahead = bins if before is None else bins + _MOMENTUM * (bins - before)
-            factors = tf.cast(self._factors(ahead, wanted), tf.complex64)
+            factors = self._factors(ahead, wanted)
+            # The gradient of a cast to complex numbers logs a warning that this does not deserve.
+            factors = tf.complex(factors, tf.zeros_like(factors))
             samples, before = self.samples_of(ahead * factors), bins
         return samples
 
