@@ -72,4 +72,5 @@ class MelCorrection:
         # Below the floor nothing is heard or told, so nothing is turned up to it.
         missing = wanted / tf.maximum(found, self.audio.log_floor)
         factors = tf.matmul(tf.clip_by_value(missing, 1 / 16, 16.0), self._to_bins) + self._unheard
-        return tf.sqrt(factors) if squared else factors
+        factors = tf.sqrt(factors) if squared else factors
+        return tf.complex(real * factors, imaginary * factors)
