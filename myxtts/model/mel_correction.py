@@ -59,14 +59,12 @@ class MelCorrection:
         for _ in range(rounds):
             bins = self.bins_of(samples)
             ahead = bins if before is None else bins + _MOMENTUM * (bins - before)
-            factors = self._factors(ahead, wanted)
-            # The gradient of a cast to complex numbers logs a warning that this does not deserve.
-            factors = tf.complex(factors, tf.zeros_like(factors))
-            samples, before = self.samples_of(ahead * factors), bins
+            samples, before = self.samples_of(self._corrected(ahead, wanted)), bins
         return samples
 
-    def _factors(self, bins, wanted):
-        power = tf.square(tf.math.real(bins)) + tf.square(tf.math.imag(bins))
+    def _corrected(self, bins, wanted):
+        real, imaginary = tf.math.real(bins), tf.math.imag(bins)
+        power = tf.square(real) + tf.square(imaginary)
         squared = self.audio.power == 2.0
         found = tf.matmul(power if squared else tf.sqrt(power + 1e-9), self._filters)
         # Below the floor nothing is heard or told, so nothing is turned up to it.
