@@ -242,7 +242,7 @@ def worker_processes(parent):
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_in_the_middle_it_goes_on_where_it_was(ljspeech, write_audio, sent, monkeypatch):
-    root = ljspeech(400, rate=48000)
+    root = ljspeech(800, rate=48000)
     process = start(root)
     copies = root / "prepared" / "clips"
     deadline = time.monotonic() + 60
@@ -261,14 +261,14 @@ def test_stopped_in_the_middle_it_goes_on_where_it_was(ljspeech, write_audio, se
         time.sleep(0.05)
     assert worker_processes(root) == []
     made = len(list(copies.rglob("*.wav")))
-    assert made < 400
+    assert made < 800
     before = counting(monkeypatch)
     prepared, summary = run(root)
-    assert summary.clips == 400 and summary.rejected.total() == 0
+    assert summary.clips == 800 and summary.rejected.total() == 0
     # At least 150 were done. Up to 64 of them were on their way to the ledger; a kill costs what
     # was not committed as well, at most 50 more.
-    assert len(before) <= 400 - made + (70 if sent == signal.SIGINT else 120)
-    assert len(before) <= 350
+    assert len(before) <= 800 - made + (70 if sent == signal.SIGINT else 120)
+    assert len(before) <= 750
     assert not list(prepared.rglob("*.partial*"))
     monkeypatch.undo()
     fresh, _ = run(root, prepared=root.parent / "fresh")
