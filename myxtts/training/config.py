@@ -66,7 +66,7 @@ class TrainConfig:
     workers: int | None = None
     host_prefetch: int = 4
     seed: int = 0
-    deterministic: bool = False  # TensorFlow's deterministic ops; waiting is not measured then
+    deterministic: bool = False  # bit-equal runs; devices and waiting are not watched then
 
     def __post_init__(self):
         need(self.precision in PRECISIONS, "precision", self.precision, f"one of {PRECISIONS}")

@@ -108,7 +108,8 @@ class Trainer:
             )
         self._has_strategy = self.strategy.extended is not tf.distribute.get_strategy().extended
         self._has_strategy |= tf.distribute.has_strategy()
-        self._monitors = monitor and self._has_strategy
+        # Deterministic ops refuse the clocks in graphs that the monitor counts batches with.
+        self._monitors = monitor and self._has_strategy and not config.deterministic
         self._texts, self._progress = tuple(evaluation_texts), progress
         self._prepare_directory()
 
@@ -120,6 +121,9 @@ class Trainer:
         stages = _in_order(stages)
         if self.config.deterministic:
             tf.config.experimental.enable_op_determinism()
+            # What it rewrites depends on devices and names, and so on the strategy: the last bit
+            # of a sum was another one under MirroredStrategy.
+            tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
         results = {}
         with Interruption() as interruption, self._locked():
             for stage in stages:
