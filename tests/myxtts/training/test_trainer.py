@@ -107,7 +107,7 @@ def test_on_two_gpus_networks_train_on_one_and_frozen_ones_live_on_the_other(
 
     monkeypatch.setattr(StageRun, "_finish", spy)
     strategy = DataModelSplitStrategy("GPU:1", "GPU:0")
-    make_trainer(tmp_path, strategy=strategy, max_steps=6, deterministic=True).run()
+    make_trainer(tmp_path, strategy=strategy, deterministic=True).run()
     assert seen["tokenizer"] == [{"GPU:0"}, set()]
     assert seen["gpt"] == seen["vocoder"] == [{"GPU:0"}, {"GPU:1"}]
     first = {line["stage"]: line["loss"] for line in figures(tmp_path) if line["step"] == 0}
