@@ -95,7 +95,15 @@ class StageData:
             workers=self._config.workers,
             host_prefetch=self._config.host_prefetch,
         )
-        return dataset.apply(on_data_device(lambda batch: stage.front_end(features(batch))))
+
+        def front_end(batch):
+            return stage.front_end(features(batch))
+
+        if self._config.deterministic:
+            # A function of a dataset is optimized as TensorFlow was told when its runtime started,
+            # one called in it as it is told now; under every strategy alike, then.
+            front_end = tf.function(front_end, experimental_attributes={"_noinline": True})
+        return dataset.apply(on_data_device(front_end))
 
     def clips_of(self, epoch: int, batch: int) -> np.ndarray:
         """Indices of the clips in a batch."""

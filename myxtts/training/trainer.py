@@ -121,9 +121,11 @@ class Trainer:
         stages = _in_order(stages)
         if self.config.deterministic:
             tf.config.experimental.enable_op_determinism()
-            # What it rewrites depends on devices and names, and so on the strategy: the last bit
-            # of a sum was another one under MirroredStrategy.
-            tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+            # What these rewrite depends on devices and names, and so on the strategy: the last
+            # bit of a sum was another one under each.
+            tf.config.optimizer.set_experimental_options(
+                {"arithmetic_optimization": False, "remapping": False}
+            )
         results = {}
         with Interruption() as interruption, self._locked():
             for stage in stages:

@@ -30,8 +30,8 @@ def deterministic_ops():
     options = tf.config.optimizer.get_experimental_options()
     yield
     config.disable_op_determinism()
-    before = options.get("arithmetic_optimization", True)
-    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": before})
+    before = {n: options.get(n, True) for n in ("arithmetic_optimization", "remapping")}
+    tf.config.optimizer.set_experimental_options(before)
 
 
 @pytest.fixture(scope="module")
