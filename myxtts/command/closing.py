@@ -51,6 +51,8 @@ def closing_words(run: RunDirectory, clips: Clips, report: Report) -> str:
 def overlap(run: RunDirectory, stage: str) -> str:
     """How much of the steps was spent on waiting, and how busy the devices were, in words."""
     steps = [line for line in read_steps(run.steps_file) if line["stage"] == stage][_FIRST:]
+    if not run.monitor_file(stage).exists():
+        return "not watched: --deterministic allows no clocks in graphs"
     watched = _watched(run, stage)
     if not steps or not watched.get("steps"):
         return "too few steps to tell"
@@ -67,10 +69,7 @@ def overlap(run: RunDirectory, stage: str) -> str:
 
 def _watched(run: RunDirectory, stage: str) -> dict:
     """The monitor's summary of the latest sitting."""
-    try:
-        lines = run.monitor_file(stage).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
+    lines = run.monitor_file(stage).read_text(encoding="utf-8").splitlines()
     summaries = (json.loads(line).get("summary") for line in lines if '"summary"' in line)
     return next((found for found in reversed(list(summaries)) if found), {})
 

@@ -122,7 +122,7 @@ SIZES = {
         text=TextConfig(vocabulary="characters"),
         tokenizer=TokenizerConfig(width=192, codes=256, code_size=48),
         conditioning=ConditioningConfig(layers=2, heads=4, encoder_layers=2, patch=8),
-        gpt=GptConfig(layers=4, width=256, heads=4, tokens_per_code=0.85),
+        gpt=GptConfig(layers=4, width=256, heads=4, code_noise=0.1, tokens_per_code=0.85),
         speaker=SpeakerConfig(width=96, blocks=3, size=96),
         vocoder=VocoderConfig(width=256, blocks=5),
     ),

@@ -1,5 +1,6 @@
 """How many steps a stage takes, by epochs, steps or minutes."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from myxtts import UserError
@@ -39,8 +40,11 @@ class Budget:
         if config.epochs is not None:
             limits.append(config.epochs * batches_per_epoch // config.grad_accum)
         if config.max_steps is not None:
-            shares = sum(config.stage(name).share for name in stages)
-            limits.append(round(config.max_steps * config.stage(stage).share / shares))
+            # Rounded where stages end, so that together they come to max_steps.
+            ends = [0, *itertools.accumulate(config.stage(name).share for name in stages)]
+            steps = [round(config.max_steps * end / ends[-1]) for end in ends]
+            at = stages.index(stage)
+            limits.append(steps[at + 1] - steps[at])
         self.most = max(1, min(limits)) if limits else None
         self.seconds = None
         if config.max_minutes is not None:

@@ -43,8 +43,8 @@ class TrainConfig:
     model: ModelConfig = SIZES["tiny"]
     batches: BatchConfig = BatchConfig()
     augment: AugmentConfig = AugmentConfig()
-    tokenizer: StageConfig = StageConfig(1e-3, 0.15)
-    gpt: StageConfig = StageConfig(6e-4, 0.70)
+    tokenizer: StageConfig = StageConfig(1e-3, 0.18)
+    gpt: StageConfig = StageConfig(8e-4, 0.67)
     vocoder: StageConfig = StageConfig(5e-4, 0.15)
     tokenizer_frames: int = 128  # mel frames cut out of a clip in the tokenizer's stage
     speaker_frames: int = 192  # likewise for the speaker encoder

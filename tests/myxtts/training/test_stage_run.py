@@ -234,6 +234,9 @@ def test_shares_of_a_budget_go_to_the_stages_that_are_left():
     assert alone.seconds == pytest.approx(600)
     steps = Budget(dataclasses.replace(config, max_minutes=None, epochs=3), "gpt", stages, {}, 100)
     assert steps.steps == 300
+    for most in (7, 18, 1000):
+        config = TrainConfig(max_steps=most)
+        assert sum(Budget(config, name, stages, {}, 100).steps for name in stages) == most
     with pytest.raises(UserError, match="give --epochs, --max_steps or --max_minutes"):
         Budget(TrainConfig(), "gpt", stages, {}, 100)
 
