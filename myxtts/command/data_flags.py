@@ -145,7 +145,7 @@ TEXT = (
         "phonemes", "switch", None,
         "Let espeak-ng write the texts as phonemes first.",
         "For languages whose spelling says little, such as Persian, or for little data.",
-        "text.phonemes", "", "off",
+        "text.phonemes", "", "on for the embedded corpus, else off",
     ),
     Flag(
         "max_text_length", "whole", None,

@@ -53,6 +53,9 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     given = frozenset(flag.name for flag in run_flags.ALL if values[flag.name].present)
     overrides = _overrides(values)
     source = _source(values, given, overrides.pop("source"), mistakes)
+    if source is None and not values.model_config:
+        # espeak-ng is there then, and a voice is learnt sooner from what it says than from letters.
+        overrides["text"].setdefault("phonemes", ("phonemes", True))
     embedded = _built(EmbeddedConfig(), overrides.pop("embedded"), mistakes)
     prepare = _built(PrepareConfig(), overrides.pop("prepare"), mistakes)
     train = _train_config(values, overrides, mistakes)

@@ -43,9 +43,9 @@ class TrainConfig:
     model: ModelConfig = SIZES["tiny"]
     batches: BatchConfig = BatchConfig()
     augment: AugmentConfig = AugmentConfig()
-    tokenizer: StageConfig = StageConfig(1e-3, 0.18)
-    gpt: StageConfig = StageConfig(8e-4, 0.67)
-    vocoder: StageConfig = StageConfig(5e-4, 0.15)
+    tokenizer: StageConfig = StageConfig(1e-3, 0.17)
+    gpt: StageConfig = StageConfig(8e-4, 0.74)
+    vocoder: StageConfig = StageConfig(5e-4, 0.09)
     tokenizer_frames: int = 128  # mel frames cut out of a clip in the tokenizer's stage
     speaker_frames: int = 192  # likewise for the speaker encoder
     epochs: int | None = None  # of every stage

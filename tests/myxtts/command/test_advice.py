@@ -54,7 +54,7 @@ def test_the_defaults_need_no_advice(advised):
         ("", {"clips": 40}, "--batch_size=10"),
         ("--precision=float16", {"on_gpu": False}, "--precision=float32"),
         ("--model_size=big", {"on_gpu": False, "device_bytes": {}}, "--model_size=tiny"),
-        ("--gpt_lr=0.1", {}, "0.0006"),
+        ("--gpt_lr=0.1", {}, "0.0008"),
         ("--grad_accum=64", {}, "--grad_accum=16"),
         ("--max_minutes=1", {}, "--max_minutes=10"),
         ("", {"held_out": 0}, "--validation_share=0.05"),

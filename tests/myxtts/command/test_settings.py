@@ -15,8 +15,23 @@ def test_no_flags_make_a_ten_minute_run_of_everything_on_speech_that_is_made(rea
     line = read_line("")
     job = line.job
     assert job.source is None and job.stages == STAGES and job.slots == 3
-    assert job.train == dataclasses.replace(TrainConfig(), max_minutes=10.0)
+    text = dataclasses.replace(SIZES["tiny"].text, phonemes=True)
+    model = dataclasses.replace(SIZES["tiny"], text=text)
+    assert job.train == dataclasses.replace(TrainConfig(), max_minutes=10.0, model=model)
     assert not job.given
+
+
+def test_phonemes_are_the_texts_of_the_embedded_corpus_unless_told_otherwise(
+    read_line, corpus_path, tmp_path
+):
+    def phonemes(line):
+        return read_line(line).job.train.model.text.phonemes
+
+    assert phonemes("--model_size=small") and not phonemes("--nophonemes")
+    assert phonemes(f"--train_data={corpus_path} --phonemes")
+    assert not phonemes(f"--train_data={corpus_path}")
+    save_config(SIZES["tiny"], tmp_path / "mine.json")
+    assert not phonemes(f"--model_config={tmp_path}/mine.json")
 
 
 def test_every_setting_of_the_training_has_a_flag():
