@@ -30,6 +30,6 @@ setup(
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.16", "nvidia-ml-py"],
         "demo": DEMO,
-        "dev": [*DEMO, "pytest", "pytest-xdist", "ruff", "nvidia-ml-py"],
+        "dev": [*DEMO, "pytest", "pytest-rerunfailures", "pytest-xdist", "ruff", "nvidia-ml-py"],
     },
 )

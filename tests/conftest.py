@@ -27,6 +27,13 @@ def pytest_configure():
         tf.config.experimental.set_memory_growth(gpu, True)
 
 
+def pytest_collection_modifyitems(items):
+    """What judges measured times may try three times: a machine may pause, but not every time."""
+    for item in items:
+        if item.get_closest_marker("timing"):
+            item.add_marker(pytest.mark.flaky(reruns=2))
+
+
 @pytest.fixture
 def run_python():
     """Runs a snippet (or a list of arguments) in a fresh Python process."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from myxtts.command.memory import Estimate
 from myxtts.command.settings import Job
 from myxtts.corpus.workers import default_workers
+from myxtts.training.config import usual_rate
 
 GB = 1 << 30
 LARGEST_SHARE = 0.9  # of a device's memory; the rest is for fragments and workspaces
@@ -23,6 +24,7 @@ class Situation:
       estimates: by stage.
       device_bytes: free memory by role, "data" and "model"; None where nobody tells.
       on_gpu: whether the model device is a GPU, and not an emulated one.
+      bfloat16_on_cpu: whether the processor multiplies bfloat16.
       clips: in the training corpus.
       batch_bytes: of the largest batch in host memory.
       host_bytes: memory that is free on the host.
@@ -41,6 +43,7 @@ class Situation:
     disk_bytes: int
     padding: float
     padding_static: float
+    bfloat16_on_cpu: bool = False
     cores: int = dataclasses.field(default_factory=default_workers)
 
 
@@ -131,15 +134,16 @@ def _shapes(job: Job, found: Situation) -> Iterator[str]:
 
 def _numbers(job: Job, found: Situation) -> Iterator[str]:
     train = job.train
-    if not found.on_gpu and train.precision in ("float16", "bfloat16"):
-        yield f"--precision={train.precision} is slow on CPUs: --precision=float32"
+    slow = {"float16"} if found.bfloat16_on_cpu else {"float16", "bfloat16"}
+    if not found.on_gpu and train.precision in slow:
+        yield f"--precision={train.precision} is slow on this processor: --precision=float32"
     if not found.on_gpu and job.values.model_size in ("normal", "big"):
         yield (
             f"--model_size={job.values.model_size} is far too slow on a CPU: --model_size=tiny"
         )
     for stage in job.stages:
         rate = train.stage(stage).learning_rate
-        usual = getattr(type(train), stage).learning_rate
+        usual = usual_rate(stage, train.model)
         if rate > 5 * usual:
             yield f"a learning rate of {rate:g} in the {stage} stage will diverge: {usual:g}"
     if train.grad_accum > 1 and train.grad_accum * train.batches.batch_size > 512:

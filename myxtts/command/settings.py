@@ -15,7 +15,7 @@ from myxtts.corpus.embedded import EmbeddedConfig
 from myxtts.corpus.formats import ReadOptions, choose_format
 from myxtts.corpus.prepare import Source
 from myxtts.model.config import SIZES, ModelConfig
-from myxtts.training.config import STAGES, TrainConfig
+from myxtts.training.config import STAGES, TrainConfig, usual_rate
 
 DEFAULT_MINUTES = 10.0  # without data and without another limit
 DEFAULT_EPOCHS = 100  # with data and without another limit
@@ -120,6 +120,9 @@ def _train_config(values, overrides, mistakes) -> TrainConfig:
     _default_length(values, overrides["train"])
     if model.text.vocabulary != "bpe" and values["vocabulary_size"].present:
         mistakes.append("--vocabulary_size is of --vocabulary=bpe, which these settings do not use")
+    for stage in STAGES:
+        rate = usual_rate(stage, model)
+        overrides[stage].setdefault("learning_rate", (f"{stage}_lr", rate))
     seed = {"seed": ("seed", values.seed)}
     run = TrainConfig(
         model=model,

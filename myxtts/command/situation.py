@@ -51,7 +51,15 @@ def situation_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabular
         disk_bytes=shutil.disk_usage(_existing(job.run_path)).free,
         padding=bucketed,
         padding_static=static,
+        bfloat16_on_cpu=_bfloat16_on_cpu(),
     )
+
+
+def _bfloat16_on_cpu() -> bool:
+    """Whether the processor says so; only Linux is asked."""
+    about = Path("/proc/cpuinfo")
+    text = about.read_text(errors="replace") if about.exists() else ""
+    return "avx512_bf16" in text or "amx_bf16" in text
 
 
 def _longest_text(clips: Clips, vocabulary: Vocabulary, most: int) -> int:

@@ -27,9 +27,9 @@ MODEL = (
     ),
     Flag(
         "dropout", "number", None,
-        "Dropout in the GPT.",
+        "Dropout in the GPT and its conditioning.",
         "Raise it where the held-out loss rises while the training loss falls.",
-        "model_gpt.dropout", "SHARE", "that of the size, 0.1",
+        "model_gpt.dropout", "SHARE", "that of the size: 0 for tiny, else 0.1",
     ),
 )
 
@@ -81,7 +81,8 @@ OPTIMISATION = (
         "lr", "number", None,
         "Peak learning rate of every stage that has none of its own.",
         "A tenth for fine-tuning; less where the loss jumps about.",
-        "stages.learning_rate", "RATE", _by_stage("learning_rate"),
+        "stages.learning_rate", "RATE",
+        f"{_by_stage('learning_rate')}; less for larger sizes",
     ),
     *(
         Flag(
@@ -159,7 +160,8 @@ OPTIMISATION = (
         "precision", PRECISIONS, TrainConfig.precision,
         "Numbers of the networks. auto: bfloat16 on GPUs that have it, float16 with loss scaling "
         "on other GPUs, float32 on CPUs.",
-        "float32 where you suspect rounding.",
+        "float32 where you suspect rounding; bfloat16 on processors with AVX512-BF16 or AMX, where "
+        "it is a third faster.",
         "train.precision",
     ),
     Flag(

@@ -42,7 +42,7 @@ class GptConfig:
     layers: int = 16
     width: int = 768
     heads: int = 12
-    dropout: float = 0.1
+    dropout: float = 0.1  # of the conditioning as well
     code_noise: float = 0.0  # share of the codes read in training that are replaced by others
     max_audio_tokens: int = 605
     # Above 0: rotary places, in which a code is this many tokens, to begin with. About 0.85
@@ -120,9 +120,11 @@ class ModelConfig:
 SIZES = {
     "tiny": ModelConfig(
         text=TextConfig(vocabulary="characters"),
-        tokenizer=TokenizerConfig(width=192, codes=256, code_size=48),
+        tokenizer=TokenizerConfig(width=192, codes=512, code_size=48),
         conditioning=ConditioningConfig(layers=2, heads=4, encoder_layers=2, patch=8),
-        gpt=GptConfig(layers=4, width=256, heads=4, code_noise=0.1, tokens_per_code=0.85),
+        gpt=GptConfig(
+            layers=4, width=256, heads=4, dropout=0.0, code_noise=0.1, tokens_per_code=0.85
+        ),
         speaker=SpeakerConfig(width=96, blocks=3, size=96),
         vocoder=VocoderConfig(width=256, blocks=5),
     ),

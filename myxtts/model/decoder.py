@@ -27,7 +27,7 @@ class Block(keras.layers.Layer):
         out = 0.02 * (2 * config.layers) ** -0.5
         self.before_attention, self.before_forward = Norm(width), Norm(width)
         self.qkv = dense(width, 3 * width, deviation=width**-0.5, bias=False)
-        self.out = dense(width, width, deviation=out)
+        self.out = dense(width, width, deviation=out, bias=False)
         self.forward = FeedForward(width, out_deviation=out)
         self.drop_attention = Dropout(config.dropout, next(salt))
         self.drop_forward = Dropout(config.dropout, next(salt))

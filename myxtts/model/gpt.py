@@ -92,6 +92,8 @@ class Gpt(keras.Model):
         for block in self.blocks:
             x, weights, _ = block(x, bias, by, seed=seed, training=training)
             maps.append(weights)
+            # The first block is enough to learn `tokens_per_code` by.
+            by = by and tuple(tf.stop_gradient(part) for part in by)
         x = self.norm(x)
         text_logits = _wide(self.text_head(x[:, first_text : first_audio - 1]))
         audio_hidden = x[:, first_audio:]

@@ -43,7 +43,7 @@ class TrainConfig:
     model: ModelConfig = SIZES["tiny"]
     batches: BatchConfig = BatchConfig()
     augment: AugmentConfig = AugmentConfig()
-    tokenizer: StageConfig = StageConfig(1e-3, 0.17)
+    tokenizer: StageConfig = StageConfig(4e-3, 0.17)
     gpt: StageConfig = StageConfig(8e-4, 0.74)
     vocoder: StageConfig = StageConfig(5e-4, 0.09)
     tokenizer_frames: int = 128  # mel frames cut out of a clip in the tokenizer's stage
@@ -93,3 +93,10 @@ class TrainConfig:
 
     def stage(self, name: str) -> StageConfig:
         return getattr(self, name)
+
+
+def usual_rate(stage: str, model: ModelConfig) -> float:
+    """The peak learning rate for networks of this size: what was measured with `tiny`, and less in
+    proportion to the width."""
+    measured_at, width = (getattr(sizes, stage).width for sizes in (SIZES["tiny"], model))
+    return getattr(TrainConfig, stage).learning_rate * measured_at / width

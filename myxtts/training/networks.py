@@ -39,7 +39,8 @@ def _speaker(config: ModelConfig, text_tokens: int):
 def _conditioning(config: ModelConfig, text_tokens: int):
     from myxtts.model.conditioning import Conditioning
 
-    return Conditioning(config.conditioning, config.gpt.width, config.audio.n_mels)
+    gpt = config.gpt
+    return Conditioning(config.conditioning, gpt.width, config.audio.n_mels, gpt.dropout)
 
 
 def _gpt(config: ModelConfig, text_tokens: int):

@@ -68,8 +68,9 @@ def theirs(config, codes: int):
             super().__init__()
             self.before_attention, self.before_forward = nn.LayerNorm(width), nn.LayerNorm(width)
             self.qkv = nn.Linear(width, 3 * width, bias=False)
-            self.out = nn.Linear(width, width)
-            self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+            self.out = nn.Linear(width, width, bias=False)
+            self.wide = nn.Linear(width, 4 * width, bias=False)
+            self.narrow = nn.Linear(4 * width, width, bias=False)
             self.drop = nn.Dropout(config.dropout)
 
         def forward(self, x, mask):

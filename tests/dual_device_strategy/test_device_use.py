@@ -11,6 +11,7 @@ from dual_device_strategy import device_use, emulation, topology
 from dual_device_strategy.device_use import DeviceUse
 
 
+@pytest.mark.timing
 def test_emulated_gpus_tell_their_busy_share_and_their_memory():
     use = DeviceUse(["GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1"], period=60)
     use.start()

@@ -206,6 +206,7 @@ def test_a_process_ends_at_once_with_iterators_alive(ending):
     assert ("SystemError: told" in errors) == (ending == "an exception")
 
 
+@pytest.mark.timing
 def test_devices_are_idle_after_an_iterator_is_dropped():
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
     dataset = tf.data.Dataset.range(10**6).apply(

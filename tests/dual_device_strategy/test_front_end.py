@@ -21,6 +21,7 @@ def test_a_tuple_element_becomes_arguments_and_anything_may_come_back(strategy):
     assert got == [(0, 0), (3, 1), (6, 2)]
 
 
+@pytest.mark.timing
 def test_the_front_end_keeps_the_data_device_busy_and_not_the_model_device():
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
     dataset = tf.data.Dataset.range(4).apply(on_data_device(lambda x: emulation.timed(x, ms=10)))
@@ -98,6 +99,7 @@ def test_what_may_follow_works_as_on_the_host(strategy, name):
     assert int(distributed.cardinality) == int(dataset.cardinality())
 
 
+@pytest.mark.timing
 def test_a_map_that_follows_runs_on_the_data_device_too():
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
     dataset = tf.data.Dataset.range(3).apply(on_data_device(lambda x: x + 1))

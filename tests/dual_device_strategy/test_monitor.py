@@ -95,6 +95,7 @@ def test_the_slow_stage_is_the_last_that_waits_for_none_before_it(seen, stage):
     assert slow_stage(**seen) == stage
 
 
+@pytest.mark.timing
 def test_a_step_that_varies_by_itself_is_told_from_one_that_waits():
     recent = {"wait_share": 0.02, "variation": 0.5, "std_ms": 10, "wait_std_ms": 0.5}
     (warning,) = warnings(recent, HOST)
@@ -105,6 +106,7 @@ def test_a_step_that_varies_by_itself_is_told_from_one_that_waits():
     assert warnings({**recent, "variation": 0.1}, HOST) == []
 
 
+@pytest.mark.timing
 def test_a_loop_that_is_fed_in_time_waits_for_nothing():
     summary = train(made(60, front_end_ms=2), step_ms=20).summary()
     assert summary["steps"] == 55
@@ -115,6 +117,7 @@ def test_a_loop_that_is_fed_in_time_waits_for_nothing():
     assert summary["devices"]["model"]["peak_mb"] > 0
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("stages", "stage"),
     [
@@ -127,8 +130,10 @@ def test_a_loop_that_is_fed_in_time_waits_for_nothing():
 def test_the_warning_names_the_slow_stage_and_a_setting(stages, stage):
     watched = train(made(50, **stages), step_ms=1, sample_every=3)
     waiting = [text for text in watched.warnings if "waiting for batches" in text]
-    assert len(waiting) == 1, watched.warnings
-    assert f"because of {stage}: " in waiting[0]
+    # Where the machine itself pauses, batches come unevenly for a while: a cause of its own.
+    named = [text for text in waiting if JITTER not in text]
+    assert len(named) == 1, watched.warnings
+    assert f"because of {stage}: " in named[0]
     assert watched.summary()["wait_share"] > 0.3
 
 
@@ -163,6 +168,7 @@ def test_the_report_says_what_is_known_and_what_is_not():
     assert "CPU:0: use not known, a CPU device has no account of its use" in on_cpu
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("steps_per_execution", [1, 3])
 def test_keras_fit_has_the_same_figures_per_call(steps_per_execution, tmp_path):
     # Keras's results pass GPU:0, where reading them would wait for a front end.
@@ -194,6 +200,7 @@ def test_keras_fit_has_the_same_figures_per_call(steps_per_execution, tmp_path):
         assert "inside a tf.function" in watched.close()
 
 
+@pytest.mark.timing
 def test_calls_of_many_steps_are_counted_as_steps():
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
     watched = Monitor(strategy, first_steps=1, sample_every=1)

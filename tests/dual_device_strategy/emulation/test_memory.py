@@ -73,6 +73,7 @@ def test_tensorflow_s_own_memory_info_counts_the_same_bytes():
     assert info["peak"] == info["current"] == emulation.stats(1).memory_live
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("device", ["/GPU:0", "/GPU:1"])
 def test_past_the_limit_an_error_comes_within_two_seconds_and_the_process_goes_on(device):
     megabytes_before, seconds, message = fill(device)

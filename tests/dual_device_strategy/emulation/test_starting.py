@@ -153,6 +153,7 @@ except tf.errors.InvalidArgumentError as error:
     assert "emulated GPU 0 ask for 120 MB, but it has 100 MB" in result.stdout, result.stderr
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("ending", ["pass", "raise ValueError('on purpose')"])
 def test_a_process_ends_at_once_with_work_queued_on_devices_and_host(run_python, ending):
     code = f"""

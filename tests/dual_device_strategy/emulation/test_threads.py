@@ -10,6 +10,7 @@ import tensorflow as tf
 from dual_device_strategy import emulation
 
 
+@pytest.mark.timing
 def test_kernels_that_wait_for_their_device_leave_the_host_s_functions_alone():
     @tf.function
     def on_device(x):

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from dual_device_strategy import emulation
 
+pytestmark = pytest.mark.timing
+
 
 def computed_ms(run, gpu=1):
     """The time the device computes for `run`, whose result is waited for."""

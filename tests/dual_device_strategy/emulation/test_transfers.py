@@ -35,6 +35,7 @@ def test_each_end_counts_what_crosses_its_link(batch):
     assert use[1].bytes_out == pytest.approx(20 * MB, abs=1000)
 
 
+@pytest.mark.timing
 def test_a_copy_keeps_the_links_for_bytes_by_bandwidth(batch):
     with emulation.measure() as use:
         moved(moved(batch, "/GPU:0"), "/GPU:1")
@@ -43,6 +44,7 @@ def test_a_copy_keeps_the_links_for_bytes_by_bandwidth(batch):
     assert use[1].copy_seconds == pytest.approx(1.26e-3, abs=3e-4)
 
 
+@pytest.mark.timing
 def test_a_slow_link_holds_up_what_waits_for_the_copy_without_a_core(run_python):
     code = """
 import time, numpy as np, tensorflow as tf
@@ -67,6 +69,7 @@ for device in ("/GPU:0", "/GPU:1"):
         assert cpu < 0.15
 
 
+@pytest.mark.timing
 def test_a_copy_runs_beside_computing(batch):
     """As on hardware, a copy to a device waits for what that device was given before it."""
     with tf.device("/GPU:0"):

@@ -53,6 +53,7 @@ def test_the_defaults_need_no_advice(advised):
         ("--slots=2", {}, "--slots=3"),
         ("", {"clips": 40}, "--batch_size=10"),
         ("--precision=float16", {"on_gpu": False}, "--precision=float32"),
+        ("--precision=bfloat16", {"on_gpu": False}, "--precision=float32"),
         ("--model_size=big", {"on_gpu": False, "device_bytes": {}}, "--model_size=tiny"),
         ("--gpt_lr=0.1", {}, "0.0008"),
         ("--grad_accum=64", {}, "--grad_accum=16"),
@@ -65,6 +66,10 @@ def test_the_defaults_need_no_advice(advised):
 def test_each_setting_that_hurts_is_told_with_the_better_value(advised, line, changed, better):
     (sentence,) = advised(line, **changed)
     assert better in sentence
+
+
+def test_bfloat16_is_welcome_on_a_processor_that_has_it(advised):
+    assert advised("--precision=bfloat16", on_gpu=False, bfloat16_on_cpu=True) == []
 
 
 def test_a_batch_that_does_not_fit_is_told_with_the_one_that_does(advised):
