@@ -107,9 +107,10 @@ EMBEDDED = (
         "", "", "DIR",
     ),
     Flag(
-        "embedded_minutes", "number", 60.0,
+        "embedded_minutes", "number", 180.0,
         "How much speech to make.",
-        "More for longer runs: a minute of speech costs less than a second per core.",
+        "More for longer runs, some 20 for each minute of training: a minute of speech takes 0.2 s "
+        "to make and 2.6 MB.",
         "embedded.minutes", "MINUTES",
         least=0.1,
     ),

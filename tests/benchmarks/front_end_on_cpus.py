@@ -1,12 +1,14 @@
-"""A real front end and a real step on two logical CPU devices, one intra-op thread.
+"""A front end and a step on two logical CPU devices, one intra-op thread.
 
     python tests/benchmarks/front_end_on_cpus.py [ROUNDS]
 
-Both are chains of small matrix products; their lengths make the front end D as long as the step
-T, half as long and twice as long.  Each is measured alone on a batch that stays on its device,
-then both at once in two Python threads (what the machine's two cores really give at that moment),
-then in tf.data's own way (a host map and prefetch(1), as many batches ahead), then staged.  Rounds
-alternate, medians are printed.
+Their lengths make the front end D as long as the step T, half as long and twice as long.  Each is
+measured alone on a batch that stays on its device, then both at once in two Python threads (what
+the machine's two cores really give at that moment), then in tf.data's own way (a host map and
+prefetch(1), as many batches ahead), then staged.  Rounds alternate, medians are printed.
+
+Both are chains of small matrix products, of some 4 ms and of some 20 ms, and then timed work of
+20 ms, which takes no core: what it takes longer is the staging, not two cores that share a memory.
 
 oneDNN is switched off: with one intra-op thread it runs the products of both devices on that one
 thread, one after the other.
@@ -22,9 +24,19 @@ os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, on_data_device
+from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
 
-SIZE, STEPS = 64, 40
+SIZE = 64
+# Work, its unit, D and T in units, steps of a measurement.
+CASES = [
+    (kind, unit, d * scale, t * scale, steps)
+    for kind, unit, scale, steps in (
+        ("products", "products", 600, 40),
+        ("products", "products", 3000, 10),
+        ("timed", "ms", 10, 10),
+    )
+    for d, t in ((2, 2), (1, 2), (2, 1))
+]
 
 
 def products(count):
@@ -37,11 +49,15 @@ def products(count):
     return work
 
 
-def per_step(call):
+def timed(ms):
+    return lambda x: emulation.timed(x, ms=ms)
+
+
+def per_step(call, steps):
     start = time.perf_counter()
-    for _ in range(STEPS):
+    for _ in range(steps):
         call()
-    return 1e3 * (time.perf_counter() - start) / STEPS
+    return 1e3 * (time.perf_counter() - start) / steps
 
 
 def main(rounds: int) -> None:
@@ -50,8 +66,8 @@ def main(rounds: int) -> None:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
     strategy = DataModelSplitStrategy("CPU:1", "CPU:2")
     host = tf.data.Dataset.from_tensors(tf.ones([SIZE, SIZE])).repeat()
-    for d, t in [(1200, 1200), (600, 1200), (1200, 600)]:
-        front_end, train = products(d), products(t)
+    for kind, unit, d, t, steps in CASES:
+        front_end, train = ({"products": products, "timed": timed}[kind](n) for n in (d, t))
         iterator = iter(
             strategy.experimental_distribute_dataset(host.apply(on_data_device(front_end)))
         )
@@ -75,22 +91,22 @@ def main(rounds: int) -> None:
         }
 
         def at_once():
-            other = threading.Thread(target=per_step, args=(calls["front end"],))
+            other = threading.Thread(target=per_step, args=(calls["front end"], steps))
             other.start()
-            own = per_step(calls["step"])
+            own = per_step(calls["step"], steps)
             start = time.perf_counter()
             other.join()
-            return own + 1e3 * (time.perf_counter() - start) / STEPS
+            return own + 1e3 * (time.perf_counter() - start) / steps
 
         times = {name: [] for name in [*calls, "at once"]}
         for _ in range(rounds + 1):
             for name, call in calls.items():
-                times[name].append(per_step(call))
+                times[name].append(per_step(call, steps))
             times["at once"].append(at_once())
         median = {name: statistics.median(values[1:]) for name, values in times.items()}
         slowest = max(median["front end"], median["step"])
         print(
-            f"D:T = {d}:{t}: front end alone {median['front end']:.2f} ms, step alone "
+            f"D:T = {d}:{t} {unit}: front end alone {median['front end']:.2f} ms, step alone "
             f"{median['step']:.2f} ms, both at once {median['at once']:.2f} ms, tf.data "
             f"{median['tf.data']:.2f} ms, staged "
             f"{median['staged']:.2f} ms a step; staged / slower {median['staged'] / slowest:.3f}, "
