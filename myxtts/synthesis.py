@@ -62,7 +62,7 @@ def define_flags(into: flags.FlagValues = flags.FLAGS) -> None:
         "What makes the waveforms; default: the one that was better in the training.",
         flag_values=into,
     )
-    number("temperature", 0.7, "Divides the logits; 0 takes the likeliest code.")
+    number("temperature", 0.5, "Divides the logits; 0 takes the likeliest code.")
     whole("top_k", 50, "Only the k likeliest codes are drawn; 0: all.")
     number("top_p", 0.9, "Only the likeliest codes that have this share are drawn.")
     number("repetition_penalty", 1.0, "Above 1 makes codes that were drawn before rarer.")

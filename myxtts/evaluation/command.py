@@ -23,7 +23,7 @@ def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
     ):
         flags.DEFINE_string(name, default, told, values)
     for name, default, told in (
-        ("temperature", 0.7, "Divides the logits; 0 takes the likeliest code."),
+        ("temperature", 0.5, "Divides the logits; 0 takes the likeliest code."),
         ("top_p", 0.9, "Only the likeliest codes with this share are drawn."),
         ("repetition_penalty", 1.0, "Above 1 makes codes heard before rarer."),
     ):

@@ -1,6 +1,6 @@
 """Audio codes from a GPT, one after the other.
 
-    codes, lengths, hidden = generate(gpt, latents, text, text_lengths, temperature=0.7, seed=1)
+    codes, lengths, hidden = generate(gpt, latents, text, text_lengths, temperature=0.5, seed=1)
     for codes, hidden, lengths in stream(gpt, latents, text, text_lengths, every=20): ...
 
 Both run the same traced function, once traced per network whatever the options are and however

@@ -35,7 +35,7 @@ _FIRST_FRAMES, _EVERY = 16, 40
 class Speaking:
     """How codes are drawn (see `sampling.generate`), and the silence between two sentences."""
 
-    temperature: float = 0.7
+    temperature: float = 0.5
     top_k: int = 50
     top_p: float = 0.9
     repetition_penalty: float = 1.0

@@ -6,7 +6,7 @@ from absl import logging
 from myxtts.model.sampling import generate
 
 # Enough chance that the voice does not drone, too little for gibberish.
-_OPTIONS = {"temperature": 0.7, "top_k": 50, "top_p": 0.9}
+_OPTIONS = {"temperature": 0.5, "top_k": 50, "top_p": 0.9}
 
 
 def speak(exhibits, tokenizer, conditioning, gpt) -> dict[str, tf.Tensor]:
