@@ -97,6 +97,6 @@ class TrainConfig:
 
 def usual_rate(stage: str, model: ModelConfig) -> float:
     """The peak learning rate for networks of this size: what was measured with `tiny`, and less in
-    proportion to the width."""
+    proportion to the width where that is larger."""
     measured_at, width = (getattr(sizes, stage).width for sizes in (SIZES["tiny"], model))
-    return getattr(TrainConfig, stage).learning_rate * measured_at / width
+    return getattr(TrainConfig, stage).learning_rate * min(1.0, measured_at / width)

@@ -79,6 +79,22 @@ def test_what_is_said_of_one_stage_counts_more_than_what_is_said_of_all(read_lin
     assert [train.stage(s).batch_size for s in STAGES] == [None, None, 3]
 
 
+def test_larger_networks_get_lower_rates_and_smaller_ones_no_higher(read_line, tmp_path):
+    def rates(line):
+        train = read_line(line).job.train
+        return {stage: train.stage(stage).learning_rate for stage in STAGES}
+
+    tiny, big = rates(""), rates("--model_size=big")
+    assert tiny == {stage: getattr(TrainConfig, stage).learning_rate for stage in STAGES}
+    assert big["tokenizer"] == tiny["tokenizer"] * 192 / 512
+    assert big["gpt"] == tiny["gpt"] * 256 / 1024
+    assert big["vocoder"] == tiny["vocoder"] * 256 / 512
+    assert rates("--model_size=big --lr=0.01")["gpt"] == 0.01
+    small = {"tokenizer": {"width": 16}}
+    (tmp_path / "small.json").write_text(json.dumps(small))
+    assert rates(f"--model_config={tmp_path / 'small.json'}")["tokenizer"] == tiny["tokenizer"]
+
+
 def test_sizes_and_texts_make_the_networks(read_line):
     model = read_line("--model_size=small --dropout=0.3 --phonemes --vocabulary_size=900").job
     model = model.train.model
