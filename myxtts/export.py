@@ -21,9 +21,9 @@ import tensorflow as tf
 from absl import app, flags, logging
 
 from myxtts import UserError
-from myxtts.config import write_whole
+from myxtts.config import Speaking, write_whole
 from myxtts.model import sampling
-from myxtts.model.voice import Speaking, Voice, averaged, most_codes
+from myxtts.model.voice import Voice, averaged, most_codes
 from myxtts.text.graph_tokens import GraphTokens
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from absl import app, flags, logging
 
 from myxtts import UserError
+from myxtts.config import Speaking
 from myxtts.corpus import wav
 
 
@@ -62,13 +63,21 @@ def define_flags(into: flags.FlagValues = flags.FLAGS) -> None:
         "What makes the waveforms; default: the one that was better in the training.",
         flag_values=into,
     )
-    number("temperature", 0.5, "Divides the logits; 0 takes the likeliest code.")
-    whole("top_k", 50, "Only the k likeliest codes are drawn; 0: all.")
-    number("top_p", 0.9, "Only the likeliest codes that have this share are drawn.")
-    number("repetition_penalty", 1.0, "Above 1 makes codes that were drawn before rarer.")
-    number("length_penalty", 1.0, "Above 1 gives longer speech, below 1 shorter.")
-    number("pause", 0.15, "Seconds of silence between sentences.")
-    whole("seed", 0, "The same seed says the same thing the same way.")
+    number("temperature", Speaking.temperature, "Divides the logits; 0 takes the likeliest code.")
+    whole("top_k", Speaking.top_k, "Only the k likeliest codes are drawn; 0: all.")
+    number("top_p", Speaking.top_p, "Only the likeliest codes that have this share are drawn.")
+    number(
+        "repetition_penalty",
+        Speaking.repetition_penalty,
+        "Above 1 makes codes that were drawn before rarer.",
+    )
+    number(
+        "length_penalty",
+        Speaking.length_penalty,
+        "Above 1 gives longer speech, below 1 shorter.",
+    )
+    number("pause", Speaking.pause, "Seconds of silence between sentences.")
+    whole("seed", Speaking.seed, "The same seed says the same thing the same way.")
 
 
 def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:

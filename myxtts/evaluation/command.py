@@ -7,6 +7,7 @@ from pathlib import Path
 from absl import app, flags, logging
 
 from myxtts import UserError
+from myxtts.config import Speaking
 
 
 def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
@@ -23,15 +24,19 @@ def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
     ):
         flags.DEFINE_string(name, default, told, values)
     for name, default, told in (
-        ("temperature", 0.5, "Divides the logits; 0 takes the likeliest code."),
-        ("top_p", 0.9, "Only the likeliest codes with this share are drawn."),
-        ("repetition_penalty", 1.0, "Above 1 makes codes heard before rarer."),
+        ("temperature", Speaking.temperature, "Divides the logits; 0 takes the likeliest code."),
+        ("top_p", Speaking.top_p, "Only the likeliest codes with this share are drawn."),
+        (
+            "repetition_penalty",
+            Speaking.repetition_penalty,
+            "Above 1 makes codes heard before rarer.",
+        ),
     ):
         flags.DEFINE_float(name, default, told, flag_values=values)
     for name, default, told in (
         ("sentences", 50, "How many sentences are said."),
-        ("top_k", 50, "Only the k likeliest codes are drawn; 0: all."),
-        ("seed", 0, "The same seed says the same thing the same way."),
+        ("top_k", Speaking.top_k, "Only the k likeliest codes are drawn; 0: all."),
+        ("seed", Speaking.seed, "The same seed says the same thing the same way."),
     ):
         flags.DEFINE_integer(name, default, told, flag_values=values)
     vocoders = ["network", "griffin_lim"]
@@ -48,7 +53,7 @@ def evaluation_of_flags(run_flag: str, given: flags.FlagValues = flags.FLAGS):
         raise UserError(f"--sentences must be 1 or more, got {given.sentences}")
     from myxtts.evaluation.report import Evaluation
     from myxtts.evaluation.run_corpus import run_corpus
-    from myxtts.model.voice import Speaking, Voice
+    from myxtts.model.voice import Voice
     from myxtts.training.run_directory import RunDirectory
 
     run = RunDirectory.holding(path)

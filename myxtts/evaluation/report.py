@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from myxtts import UserError
+from myxtts.config import Speaking
 from myxtts.corpus.embedded import Voice as EmbeddedVoice
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.sentences import LANGUAGES
@@ -19,7 +20,7 @@ from myxtts.evaluation.sentences import (
     new_sentences,
 )
 from myxtts.evaluation.speakers import trained_voice_judge
-from myxtts.model.voice import Speaking, Voice
+from myxtts.model.voice import Voice
 from myxtts.training.config import STAGES
 from myxtts.training.run_directory import RunDirectory
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from myxtts import UserError
-from myxtts.config import need
+from myxtts.config import Speaking
 from myxtts.features import make_log_mel
 from myxtts.model import sampling
 from myxtts.model.griffin_lim import griffin_lim
@@ -29,32 +29,6 @@ from myxtts.training.run_directory import Networks, RunDirectory, load_networks
 VOCODERS = ("network", "griffin_lim")
 # New mel frames in the first chunk of a stream, and codes generated for each later one.
 _FIRST_FRAMES, _EVERY = 16, 40
-
-
-@dataclasses.dataclass(frozen=True)
-class Speaking:
-    """How codes are drawn (see `sampling.generate`), and the silence between two sentences."""
-
-    temperature: float = 0.5
-    top_k: int = 50
-    top_p: float = 0.9
-    repetition_penalty: float = 1.0
-    length_penalty: float = 1.0
-    seed: int = 0
-    pause: float = 0.15
-
-    def __post_init__(self):
-        need(self.temperature >= 0, "temperature", self.temperature, "0 or more")
-        need(self.top_k >= 0, "top_k", self.top_k, "0 (all) or more")
-        need(0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1")
-        for name in ("repetition_penalty", "length_penalty"):
-            need(getattr(self, name) > 0, name, getattr(self, name), "above 0")
-        need(0 <= self.seed < 2**31, "seed", self.seed, "between 0 and 2147483647")
-        need(0 <= self.pause <= 10, "pause", self.pause, "between 0 and 10 seconds")
-
-    def sampling(self) -> dict:
-        options = dataclasses.asdict(self)
-        return {name: options[name] for name in options if name != "pause"}
 
 
 @dataclasses.dataclass(frozen=True)
