@@ -83,6 +83,19 @@ def resource_of(iterator: tf.data.Iterator) -> tf.Tensor:
     return iterator._iterator_resource
 
 
+def take_next(iterator: tf.data.Iterator) -> list[tf.Tensor]:
+    """The next element's flat tensors, eagerly.
+
+    As the iterator itself does it, but on Python's own thread, which has to wait anyway.
+    """
+    with context.execution_mode(context.SYNC):
+        return tf.raw_ops.IteratorGetNextSync(
+            iterator=iterator._iterator_resource,
+            output_types=iterator._flat_output_types,
+            output_shapes=iterator._flat_output_shapes,
+        )
+
+
 def inputs_of(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
     return dataset._inputs()
 

@@ -45,7 +45,7 @@ class Progress:
         noted = self.asked.scatter_update(tf.IndexedSlices(asked, self.started % 256))
         with tf.control_dependencies([noted, self.started.assign_add(1, read_value=False)]):
             if not self.sees_end:
-                flat = tf.raw_ops.IteratorGetNextSync(
+                flat = tf.raw_ops.IteratorGetNext(
                     iterator=iterator, output_types=types, output_shapes=shapes
                 )
                 self._note_host_wait(asked, flat)

@@ -34,11 +34,9 @@ _ITERATOR = tf.TensorSpec([], tf.resource)
 
 
 def _get_next(iterator, types, shapes):
-    # The synchronous op spares two changes of thread.  It may block its thread because that is
-    # the stage's own (see `_stage_options`).
-    return tf.raw_ops.IteratorGetNextSync(
-        iterator=iterator, output_types=types, output_shapes=shapes
-    )
+    # Not the synchronous op: what is called remotely runs on the threads that all of TensorFlow
+    # shares, and one that blocks there is missed by the other stage and by the step.
+    return tf.raw_ops.IteratorGetNext(iterator=iterator, output_types=types, output_shapes=shapes)
 
 
 class Stage:

@@ -9,16 +9,20 @@ prefetch(1), as many batches ahead), then staged.  Rounds alternate, medians are
 
 Both are chains of small matrix products, of some 4 ms and of some 20 ms, and then timed work of
 20 ms, which takes no core: what it takes longer is the staging, not two cores that share a memory.
+Printed as well: how long, in a staged step, the threads that compute were ready to run but waited
+for a core (Linux's schedstat).
 
 oneDNN is switched off: with one intra-op thread it runs the products of both devices on that one
 thread, one after the other.
 """
 
+import contextlib
 import os
 import statistics
 import sys
 import threading
 import time
+from pathlib import Path
 
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 
@@ -26,13 +30,13 @@ import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
 
-SIZE = 64
+SIZE = 128  # some 40 us a product
 # Work, its unit, D and T in units, steps of a measurement.
 CASES = [
     (kind, unit, d * scale, t * scale, steps)
     for kind, unit, scale, steps in (
-        ("products", "products", 600, 40),
-        ("products", "products", 3000, 10),
+        ("products", "products", 100, 40),
+        ("products", "products", 500, 10),
         ("timed", "ms", 10, 10),
     )
     for d, t in ((2, 2), (1, 2), (2, 1))
@@ -58,6 +62,28 @@ def per_step(call, steps):
     for _ in range(steps):
         call()
     return 1e3 * (time.perf_counter() - start) / steps
+
+
+def thread_times():
+    """Milliseconds `(computed, waited for a core)` by thread."""
+    times = {}
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            computed, waited, _ = (task / "schedstat").read_text().split()
+            times[task.name] = int(computed) / 1e6, int(waited) / 1e6
+    return times
+
+
+def waited_for_a_core(call, steps):
+    """Milliseconds a step, of the threads that compute (more than 1 ms a step)."""
+    before = thread_times()
+    per_step(call, steps)
+    waited = 0.0
+    for thread, (computed_now, waited_now) in thread_times().items():
+        computed_then, waited_then = before.get(thread, (0.0, 0.0))
+        if computed_now - computed_then > steps:
+            waited += (waited_now - waited_then) / steps
+    return waited
 
 
 def main(rounds: int) -> None:
@@ -98,18 +124,21 @@ def main(rounds: int) -> None:
             other.join()
             return own + 1e3 * (time.perf_counter() - start) / steps
 
-        times = {name: [] for name in [*calls, "at once"]}
+        times = {name: [] for name in [*calls, "at once", "waited"]}
         for _ in range(rounds + 1):
             for name, call in calls.items():
                 times[name].append(per_step(call, steps))
             times["at once"].append(at_once())
+            times["waited"].append(waited_for_a_core(calls["staged"], steps))
         median = {name: statistics.median(values[1:]) for name, values in times.items()}
         slowest = max(median["front end"], median["step"])
         print(
             f"D:T = {d}:{t} {unit}: front end alone {median['front end']:.2f} ms, step alone "
             f"{median['step']:.2f} ms, both at once {median['at once']:.2f} ms, tf.data "
             f"{median['tf.data']:.2f} ms, staged "
-            f"{median['staged']:.2f} ms a step; staged / slower {median['staged'] / slowest:.3f}, "
+            f"{median['staged']:.2f} ms a step, of it "
+            f"{median['waited']:.2f} ms waiting for a core; "
+            f"staged / slower {median['staged'] / slowest:.3f}, "
             f"staged / both at once {median['staged'] / median['at once']:.3f}",
             flush=True,
         )

@@ -3,9 +3,9 @@
     python tests/benchmarks/stage_options.py [ROUNDS]
 
 In-graph loops with an empty step on logical CPUs.  "shared threads": the stages and the host
-pipeline run on TensorFlow's common threads, and wait for each other with the asynchronous op that
-this needs.  "rewriting": autotuning and injected prefetch are left on in the device stages; there
-the number of batches taken ahead is no longer the number of slots, which is printed too.
+pipeline run on TensorFlow's common threads.  "rewriting": autotuning and injected prefetch are
+left on in the device stages; there the number of batches taken ahead is no longer the number of
+slots, which is printed too.
 """
 
 import contextlib
@@ -21,10 +21,6 @@ from dual_device_strategy import DataModelSplitStrategy, staging
 STEPS = 2000
 
 
-def asynchronous(iterator, types, shapes):
-    return tf.raw_ops.IteratorGetNext(iterator=iterator, output_types=types, output_shapes=shapes)
-
-
 def rewriting(warm_up):
     options = tf.data.Options()
     options.experimental_warm_start = warm_up
@@ -37,7 +33,6 @@ VARIANTS = {
     "shared threads": [
         ("_stage_options", lambda warm_up: tf.data.Options()),
         ("_host_options", lambda given: tf.data.Options()),
-        ("_get_next", asynchronous),
     ],
     "rewriting": [("_stage_options", rewriting)],
 }
@@ -53,11 +48,6 @@ def made(changes):
     with contextlib.ExitStack() as stack:
         for name, value in changes:
             stack.enter_context(mock.patch.object(staging, name, value))
-        if changes and changes[-1][0] == "_get_next":
-            defaults = dict(staging.Stage.__init__.__kwdefaults__, get_next=asynchronous)
-            stack.enter_context(
-                mock.patch.object(staging.Stage.__init__, "__kwdefaults__", defaults)
-            )
         strategy = DataModelSplitStrategy("CPU:1", "CPU:2")
         iterator = iter(strategy.experimental_distribute_dataset(dataset))
 
