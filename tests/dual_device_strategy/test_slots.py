@@ -45,7 +45,7 @@ def test_stage_times_are_found_from_when_batches_were_asked_for_and_arrived(slot
 )
 def test_slots_are_the_fewest_that_hide_the_jitter(front_end, step, least, most):
     stages = Stages(front_end=front_end, transfer=0.3, step=step)
-    chosen = slot_tuning.choose(*slot_tuning.stage_times(*noted_times(stages, 3), 1))
+    chosen = slot_tuning.choose(*slot_tuning.stage_times(*noted_times(stages, 3), 1), batches=400)
     assert least <= chosen <= most
     at = {n: predict(stages, slots=n, steps=3000).step_ms for n in range(2, 9)}
     assert at[chosen] <= 1.02 * min(at.values())
@@ -53,8 +53,9 @@ def test_slots_are_the_fewest_that_hide_the_jitter(front_end, step, least, most)
 
 def test_too_few_batches_change_nothing():
     asked, arrived = noted_times(Stages(front_end=5, step=10), 3, steps=20)
-    assert slot_tuning.choose(*slot_tuning.stage_times(asked[:5], arrived[:5], 1)) is None
-    assert slot_tuning.choose(*slot_tuning.stage_times(asked[:0], arrived[:0], 1)) is None
+    for count in (5, 0):
+        times = slot_tuning.stage_times(asked[:count], arrived[:count], 1)
+        assert slot_tuning.choose(*times, batches=count) is None
 
 
 def jittered(batches):
@@ -95,7 +96,7 @@ def test_slots_stay_inside_the_free_memory(monkeypatch):
     def chosen(free_batches):
         free = int(free_batches * 4004)
         monkeypatch.setattr(slot_tuning.device_use, "free_memory", lambda device: free)
-        monkeypatch.setattr(slot_tuning, "choose", lambda prepared, stepped: 8)
+        monkeypatch.setattr(slot_tuning, "choose", lambda prepared, stepped, batches: 8)
         strategy = DataModelSplitStrategy("GPU:0", "GPU:1", slots="auto")
         dataset = strategy.experimental_distribute_dataset(jittered(4))
         slots = []
