@@ -7,7 +7,7 @@ measured alone on a batch that stays on its device, then both at once in two Pyt
 the machine's two cores really give at that moment), then in tf.data's own way (a host map and
 prefetch(1), as many batches ahead), then staged.  Rounds alternate, medians are printed.
 
-Both are chains of small matrix products, of some 4 ms and of some 20 ms, and then timed work of
+Both are chains of small matrix products, of some 8 ms and of some 40 ms, and then timed work of
 20 ms, which takes no core: what it takes longer is the staging, not two cores that share a memory.
 Printed as well: how long, in a staged step, the threads that compute were ready to run but waited
 for a core (Linux's schedstat).
