@@ -250,7 +250,7 @@ def ended(run_commands, tmp_path_factory):
         "not_there": [],
     }
     commands = {name: [*small, f"--target=targets:{name}", *more] for name, more in targets.items()}
-    sizes = ["--batch_size=4", "--text_len=10", "--mel_frames=20", "--stage_ms=2,4,8"]
+    sizes = ["--batch_size=4", "--text_len=10", "--mel_frames=20", "--stage_ms=2,40,8"]
     commands |= {
         "built in": [*small, *sizes],
         "no module": [*small, "--target=no_such_module:f"],
@@ -275,7 +275,7 @@ def test_the_built_in_workload_takes_the_times_asked_for(ended):
     code, out, _ = ended[0]["built in"]
     (front_end,) = [line.split() for line in out.splitlines() if line.startswith("  front end")]
     assert code == 0
-    assert float(front_end[2]) >= 0.9  # 4 ms for a batch of 16
+    assert 9 <= float(front_end[2]) < 15  # 40 ms for a batch of 16
 
 
 @pytest.mark.parametrize(
