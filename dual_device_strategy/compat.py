@@ -3,7 +3,6 @@
 Everything a new TensorFlow release could move is named here, and nowhere else.
 """
 
-import contextlib
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -31,6 +30,8 @@ InputWorkers = input_lib.InputWorkers
 OneDeviceExtended = one_device_strategy.OneDeviceExtended
 enter_or_assert_strategy = distribute_lib.enter_or_assert_strategy
 host_of = device_util.get_host_for_device
+stop_collecting_graphs = context.disable_graph_collection
+strategy_and_replica_context = distribute_lib.get_strategy_and_replica_context
 resolve_device = device_util.resolve
 auto_shard = input_ops.auto_shard_dataset
 flat_types = structure.get_flat_tensor_types
@@ -44,6 +45,18 @@ def mark_full_type(tensors: Sequence[tf.Tensor], spec) -> None:
     full_type = type_utils.fulltype_list_to_product(type_utils.fulltypes_for_flat_tensors(spec))
     for tensor in tensors:
         tensor.op.experimental_set_type(full_type)
+
+
+def on_one_thread(function: tf.types.experimental.ConcreteFunction) -> tf.compat.v1.NameAttrList:
+    """`function`, as an op's attribute in a graph; the thread that runs it does not change.
+
+    TensorFlow has an executor for that.  It waits for asynchronous ops, knows no control flow,
+    and forwards no buffers.
+    """
+    function.add_to_graph(tf.compat.v1.get_default_graph())
+    called = tf.compat.v1.NameAttrList(name=function.name)
+    called.attr["_executor"].s = b"SINGLE_THREADED_EXECUTOR"
+    return called
 
 
 def optional_of(variant: tf.Tensor, spec) -> tf.experimental.Optional:
@@ -84,20 +97,26 @@ def resource_of(iterator: tf.data.Iterator) -> tf.Tensor:
     return iterator._iterator_resource
 
 
-def take_next(iterator: tf.data.Iterator) -> list[tf.Tensor]:
-    """The next element's flat tensors, eagerly.
+def take_next(iterator: tf.data.Iterator, scope: str) -> Sequence[tf.Tensor]:
+    """The next element's flat tensors; in a graph, the op that takes them is in that scope.
 
-    As the iterator itself does it, but on Python's own thread, which has to wait anyway; and by
-    the shortest way, because all of it is between two steps, in caches that the step has emptied.
+    Eagerly by the shortest way, because all of it is between two steps, in caches that the step
+    has emptied; and on Python's own thread, which has to wait anyway.
     """
     eager = context.context()
-    synchronous = (
-        context.execution_mode(context.SYNC) if eager.is_async() else contextlib.nullcontext()
+    if not eager.executing_eagerly():
+        with tf.name_scope(scope):
+            return iterator.get_next()
+    if eager.is_async():
+        with context.execution_mode(context.SYNC):
+            return _take_next(iterator)
+    return _take_next(iterator)
+
+
+def _take_next(iterator):
+    return gen_dataset_ops.iterator_get_next_sync(
+        iterator._iterator_resource, iterator._flat_output_types, iterator._flat_output_shapes
     )
-    with synchronous:
-        return gen_dataset_ops.iterator_get_next_sync(
-            iterator._iterator_resource, iterator._flat_output_types, iterator._flat_output_shapes
-        )
 
 
 def inputs_of(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:

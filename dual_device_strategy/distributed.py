@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.front_end import split
-from dual_device_strategy.out_of_memory import explained, size_of
+from dual_device_strategy.out_of_memory import READY, explained, scope_name, size_of
 from dual_device_strategy.progress import Progress
 from dual_device_strategy.slot_tuning import SlotTuning
 from dual_device_strategy.staging import Staging, component_specs
@@ -45,13 +45,19 @@ class StagedIterator(compat.DistributedIterator):
             options=options,
         )
         self._batch_size = None
+        self._scope = scope_name(READY, component_specs(element_spec))
+        self._is_tensor = isinstance(element_spec, tf.TensorSpec)
+        self._is_tuple = type(element_spec) is tuple and all(
+            isinstance(spec, tf.TensorSpec) for spec in element_spec
+        )
         self._spec = StagedIteratorSpec(
             input_workers, element_spec, strategy, options, cardinality, enable_get_next_as_optional
         )
 
     def get_next(self, name=None):
         del name
-        if tf.distribute.has_strategy():
+        strategy, replica = compat.strategy_and_replica_context()
+        if (replica or strategy is not self._strategy) and tf.distribute.has_strategy():
             with compat.enter_or_assert_strategy(self._strategy):
                 if tf.distribute.get_replica_context() is not None:
                     raise ValueError(
@@ -59,13 +65,10 @@ class StagedIterator(compat.DistributedIterator):
                         "call it outside: strategy.run(step, args=(next(iterator),))"
                     )
         try:
-            if tf.executing_eagerly():
-                flat = compat.take_next(self._iterators[0])
-            else:
-                flat = self._iterators[0].get_next()
+            flat = compat.take_next(self._iterators[0], self._scope)
         except tf.errors.ResourceExhaustedError as error:
             batch = self._batch_size or size_of(component_specs(self._element_spec))
-            raise explained(error, self._strategy, batch) from None
+            raise explained(error, self._strategy, batch, in_step=False) from None
         if self._batch_size is None and tf.executing_eagerly():
             self._batch_size = size_of(flat)
             if self.tuning:
@@ -73,7 +76,8 @@ class StagedIterator(compat.DistributedIterator):
         return self._packed(flat)
 
     def get_next_as_optional(self):
-        optional = self._iterators[0].get_next_as_optional()
+        with tf.name_scope(self._scope):
+            optional = self._iterators[0].get_next_as_optional()
         if all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(self._element_spec)):
             spec = self._element_spec
             if self._cardinality != tf.data.INFINITE_CARDINALITY:
@@ -88,11 +92,9 @@ class StagedIterator(compat.DistributedIterator):
 
     def _packed(self, flat):
         # The two usual structures without the 20 us that the general way takes.
-        if isinstance(self._element_spec, tf.TensorSpec):
+        if self._is_tensor:
             return flat[0]
-        if type(self._element_spec) is tuple and all(
-            isinstance(spec, tf.TensorSpec) for spec in self._element_spec
-        ):
+        if self._is_tuple:
             return tuple(flat)
         return tf.nest.pack_sequence_as(self._element_spec, list(flat), expand_composites=True)
 

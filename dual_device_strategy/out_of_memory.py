@@ -19,16 +19,22 @@ def scope_name(stage: str, specs) -> str:
 
 
 def explained(
-    error: tf.errors.ResourceExhaustedError, strategy: tf.distribute.Strategy, batch: str
+    error: tf.errors.ResourceExhaustedError,
+    strategy: tf.distribute.Strategy,
+    batch: str,
+    in_step: bool,
 ) -> tf.errors.ResourceExhaustedError:
-    """`error` with its device, its stage, the batch's size and what to change, in front."""
+    """`error` with its device, its stage, the batch's size and what to change, in front.
+
+    `in_step` is false where a batch was asked for.
+    """
     extended = strategy.extended
     (model_device,) = extended.worker_devices
     waiting = f"slots={extended.slots}"
     if PREPARING in error.message:
         device, stage = extended.data_device, "PREPARING a batch on the data device"
         remedy = "make the batch smaller or the front end lighter"
-    elif READY in error.message:
+    elif READY in error.message or not in_step:
         device, stage = model_device, "copying a READY batch to the model device"
         remedy = f"make the batch smaller or use fewer slots (now {waiting})"
     else:

@@ -111,8 +111,26 @@ class Stage:
         self._next = _trace(
             pull, _ITERATOR, experimental_attributes={"experimental_ints_on_device": True}
         )
+        self._only_pulls = transform is None and arrived is None
         # Nothing to do at the end but to have held the source's iterator until then.
         self._end = _trace(lambda iterator, held: tf.constant(0, tf.int64), _ITERATOR, _ITERATOR)
+        self.dataset_over = tf.function(self._dataset_over, autograph=False)
+
+    def _dataset_over(self, find_arguments, next_arguments, end_arguments) -> tf.Tensor:
+        """The stage's dataset; made in a graph, as only there a function has attributes."""
+        # Its prefetching thread has nothing else to do; changing it takes longer than the call.
+        next_function = compat.on_one_thread(self._next) if self._only_pulls else self._next
+        with tf.device(self._device):
+            return tf.raw_ops.GeneratorDataset(
+                init_func_other_args=find_arguments,
+                next_func_other_args=next_arguments,
+                finalize_func_other_args=end_arguments,
+                init_func=self._find,
+                next_func=next_function,
+                finalize_func=self._end,
+                output_types=compat.flat_types(self.element_spec),
+                output_shapes=compat.flat_shapes(self.element_spec),
+            )
 
     def iterator_over(self, source: tf.data.Iterator) -> tf.data.Iterator:
         """An iterator on this stage's device; up to `slots` of its batches wait there."""
@@ -131,15 +149,10 @@ class _Generator(tf.data.Dataset):
         resource = compat.resource_of(source)
         handle = tf.raw_ops.IteratorToStringHandle(resource_handle=resource)
         super().__init__(
-            tf.raw_ops.GeneratorDataset(
-                init_func_other_args=[handle, *stage._find.captured_inputs],
-                next_func_other_args=stage._next.captured_inputs,
-                finalize_func_other_args=[resource, *stage._end.captured_inputs],
-                init_func=stage._find,
-                next_func=stage._next,
-                finalize_func=stage._end,
-                output_types=compat.flat_types(stage.element_spec),
-                output_shapes=compat.flat_shapes(stage.element_spec),
+            stage.dataset_over(
+                [handle, *stage._find.captured_inputs],
+                stage._next.captured_inputs,
+                [resource, *stage._end.captured_inputs],
             )
         )
 

@@ -104,7 +104,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
         except tf.errors.ResourceExhaustedError as error:
             tensors = tf.nest.flatten((args, kwargs), expand_composites=True)
             batch = size_of([t for t in tensors if tf.is_tensor(t)])
-            raise explained(error, self, batch) from None
+            raise explained(error, self, batch, in_step=True) from None
 
 
 class SplitExtended(compat.OneDeviceExtended):

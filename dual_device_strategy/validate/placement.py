@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, data_scope
+from dual_device_strategy import DataModelSplitStrategy, compat, data_scope
 from dual_device_strategy.devices import Devices
 from dual_device_strategy.validate.report import Report
 
@@ -115,10 +115,14 @@ def _traced(run):
         # Made before the trace begins, which would else contain the writer's own operations.
         writer = tf.summary.create_file_writer(folder)
         tf.summary.trace_on(graph=True)
-        results = run()
-        with writer.as_default():
-            tf.summary.trace_export("step", step=0)
-        writer.close()
+        try:
+            results = run()
+            with writer.as_default():
+                tf.summary.trace_export("step", step=0)
+        finally:
+            tf.summary.trace_off()
+            compat.stop_collecting_graphs()  # as that does not: graphs would pile up for ever
+            writer.close()
         functions = [graphs for file in Path(folder).iterdir() for graphs in _functions(file)]
     # Functions of datasets that work meanwhile are traced too; the step's is by far the largest.
     step = max(functions, key=lambda graphs: sum(len(graph.node) for graph in graphs))

@@ -81,3 +81,35 @@ def test_under_keras_the_names_in_the_message_tell_stage_bytes_and_remedy(run_py
         "make_the_batch_smaller_or_the_front_end_lighter" in done.stdout
     ), done.stdout + done.stderr[-2000:]
     assert "device:GPU:0" in done.stdout
+
+
+IN_GRAPH = """
+import tensorflow as tf
+from dual_device_strategy import DataModelSplitStrategy, emulation
+
+emulation.start(gpus=2, memory_mb=[200, 30])
+strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+dataset = tf.data.Dataset.from_tensors(tf.ones([2_500_000])).repeat()
+
+@tf.function
+def total(iterator):
+    kept = []
+    for _ in range(4):
+        with tf.control_dependencies(kept):
+            kept.append(next(iterator))
+    with tf.device("GPU:1"):
+        return tf.reduce_sum(tf.add_n(kept))
+
+try:
+    print(total(iter(strategy.experimental_distribute_dataset(dataset))))
+except tf.errors.ResourceExhaustedError as error:
+    print(error.message)
+"""
+
+
+def test_in_a_function_the_names_in_the_message_tell_of_batches_that_are_ready(run_python):
+    done = run_python(IN_GRAPH)
+    assert (
+        "READY_on_model_device.a_batch_has_10000000_bytes."
+        "make_the_batch_smaller_or_use_fewer_slots" in done.stdout
+    ), done.stdout + done.stderr[-2000:]

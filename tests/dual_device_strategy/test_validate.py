@@ -3,6 +3,7 @@
 Things are broken from outside: a fake driver, a wrong device, a patched strategy, a small limit.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -191,6 +192,21 @@ def test_one_layer_on_the_wrong_device_is_found_among_the_steps_operations(monke
     ((text, remedy),) = failures(report)
     assert "operations of the compiled step on GPU:1, " in text and " on GPU:0 (" in text
     assert "leave out tf.device" in remedy
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_looking_at_the_graphs_ends_with_the_check(monkeypatch, broken):
+    from tensorflow.python.eager import context
+
+    def fail(*_, **__):
+        raise RuntimeError("broken")
+
+    if broken:
+        monkeypatch.setattr(tf.summary, "trace_export", fail)
+    with pytest.raises(RuntimeError) if broken else contextlib.nullcontext():
+        placement.check(Report(), PAIR)
+    assert int(tf.function(lambda x: x + 1)(tf.constant(1))) == 2
+    assert not context.context().export_run_metadata().function_graphs
 
 
 def test_one_damaged_byte_in_one_of_a_hundred_batches_fails_the_transfer(monkeypatch):
