@@ -114,23 +114,37 @@ class Stage:
         self._only_pulls = transform is None and arrived is None
         # Nothing to do at the end but to have held the source's iterator until then.
         self._end = _trace(lambda iterator, held: tf.constant(0, tf.int64), _ITERATOR, _ITERATOR)
-        self.dataset_over = tf.function(self._dataset_over, autograph=False)
+        # A concrete function, as TensorFlow warns of many traces of one that is not.
+        captured = self._find.captured_inputs, self._next.captured_inputs, self._end.captured_inputs
+        self._captured = captured
+        self._make = _trace(
+            self._make_dataset,
+            tf.TensorSpec([], tf.string),
+            _ITERATOR,
+            *(tf.TensorSpec(t.shape, t.dtype) for inputs in captured for t in inputs),
+        )
 
-    def _dataset_over(self, find_arguments, next_arguments, end_arguments) -> tf.Tensor:
-        """The stage's dataset; made in a graph, as only there a function has attributes."""
+    def _make_dataset(self, handle, resource, *captured) -> tf.Tensor:
+        """Made in a graph, as only there a function has attributes."""
         # Its prefetching thread has nothing else to do; changing it takes longer than the call.
         next_function = compat.on_one_thread(self._next) if self._only_pulls else self._next
+        of_find, of_next, _ = map(len, self._captured)
         with tf.device(self._device):
             return tf.raw_ops.GeneratorDataset(
-                init_func_other_args=find_arguments,
-                next_func_other_args=next_arguments,
-                finalize_func_other_args=end_arguments,
+                init_func_other_args=[handle, *captured[:of_find]],
+                next_func_other_args=captured[of_find : of_find + of_next],
+                finalize_func_other_args=[resource, *captured[of_find + of_next :]],
                 init_func=self._find,
                 next_func=next_function,
                 finalize_func=self._end,
                 output_types=compat.flat_types(self.element_spec),
                 output_shapes=compat.flat_shapes(self.element_spec),
             )
+
+    def dataset_over(self, source: tf.data.Iterator) -> tf.Tensor:
+        resource = compat.resource_of(source)
+        handle = tf.raw_ops.IteratorToStringHandle(resource_handle=resource)
+        return self._make(handle, resource, *(t for inputs in self._captured for t in inputs))
 
     def iterator_over(self, source: tf.data.Iterator) -> tf.data.Iterator:
         """An iterator on this stage's device; up to `slots` of its batches wait there."""
@@ -146,15 +160,7 @@ class _Generator(tf.data.Dataset):
 
     def __init__(self, stage: Stage, source: tf.data.Iterator):
         self._stage = stage
-        resource = compat.resource_of(source)
-        handle = tf.raw_ops.IteratorToStringHandle(resource_handle=resource)
-        super().__init__(
-            stage.dataset_over(
-                [handle, *stage._find.captured_inputs],
-                stage._next.captured_inputs,
-                [resource, *stage._end.captured_inputs],
-            )
-        )
+        super().__init__(stage.dataset_over(source))
 
     def _inputs(self):
         return []  # the source is on another device; TensorFlow must not rewrite across that
