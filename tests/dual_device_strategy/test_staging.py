@@ -1,6 +1,7 @@
 """What arrives at the step, from where, and how many batches exist meanwhile."""
 
 import collections
+import gc
 
 import numpy as np
 import pytest
@@ -207,6 +208,7 @@ def test_live_bytes_on_the_model_device_stay_within_the_slots(slots):
         return emulation.timed(batch[:1] + weights[0], ms=40)
 
     iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    gc.collect()  # what other tests left is not to be freed meanwhile
     tf.config.experimental.reset_memory_stats("GPU:1")
     before = tf.config.experimental.get_memory_info("GPU:1")["current"]
     for i in range(12):

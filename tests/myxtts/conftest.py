@@ -33,10 +33,16 @@ def spoken_directory(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def spoken_corpus(spoken_directory) -> Corpus:
-    """The same, prepared and loaded."""
+def prepared_directory(spoken_directory):
+    """The same, prepared."""
     prepared, _ = prepare(Source(spoken_directory), workers=2, progress=False)
-    return Corpus.load(prepared)
+    return prepared
+
+
+@pytest.fixture(scope="session")
+def spoken_corpus(prepared_directory) -> Corpus:
+    """The same, loaded."""
+    return Corpus.load(prepared_directory)
 
 
 @pytest.fixture(scope="session")
