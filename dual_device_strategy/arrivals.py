@@ -19,7 +19,7 @@ class Arrivals:
         self._progress = iterator.progress
         self.taken = 0
         # Counted are the batches of all iterators of a dataset; this one's begin here.
-        self._before = int(self._progress.arrived) - iterator.arrivals()
+        self._before = self._progress.arrived_now() - iterator.arrivals()
         self._host_before = float(self._progress.host_seconds), time.perf_counter()
 
     def counts_of(self, iterator) -> bool:
@@ -27,12 +27,12 @@ class Arrivals:
 
     def ready(self) -> int:
         """Batches READY now."""
-        return max(0, int(self._progress.arrived) - self._before - self.taken)
+        return max(0, self._progress.arrived_now() - self._before - self.taken)
 
     def time_of_next(self) -> float | None:
         """When the batch after those taken arrived, in seconds since the epoch, if it has."""
         index = self._before + self.taken
-        if int(self._progress.arrived) <= index:
+        if self._progress.arrived_now() <= index:
             return None
         times = self._progress.times
         return float(times[index % times.shape[0]])

@@ -147,7 +147,7 @@ class StagedDataset(compat.DistributedDataset):
         self._tuning = None
         if extended.warm_up or extended.counts_arrivals or extended.auto_slots:
             host_device = workers.worker_devices[0]
-            self._progress = Progress.on(host_device, sees_end=extended.warm_up)
+            self._progress = Progress.on(host_device, extended.warm_up, extended.auto_slots)
         # On the host there is no data stage whose times could be noted; 1 is the default.
         own_stage = extended.data_device != workers.worker_devices[0]
         given = options is not None and options.experimental_per_replica_buffer_size != 1

@@ -81,7 +81,8 @@ class Monitor:
         self._extended = strategy.extended
         if hasattr(self._extended, "counts_arrivals"):
             self._extended.counts_arrivals = True
-        self.times = StepTimes(first_steps, window)
+        self._times = StepTimes(first_steps, window)
+        self._noted: list[tuple[float, float, bool]] = []  # steps of which no figures are made yet
         self.warnings: list[str] = []
         self._warned = set()
         self._sample_every = sample_every
@@ -113,30 +114,35 @@ class Monitor:
     def batches(self, dataset: Iterable) -> Iterator:
         """The batches of one epoch of a dataset, or of an iterator, watched."""
         iterator = iter(dataset)
-        self._arrivals = Arrivals.of(iterator)
-        clock = time.perf_counter
+        self._arrivals = arrivals = Arrivals.of(iterator)
+        clock, noted, sample_every = time.perf_counter, self._noted, self._sample_every
         starts_epoch = self._epochs > 0
+        self._note_steps()
+        before, count = self._calls, 0
         asked = clock()
         while True:
-            # The loop is written out, and looks at counters seldom, because it is part of
-            # every step.
-            sampled = self._calls % self._sample_every == 0
-            if sampled and self._arrivals:
-                self._count_ready()
-                asked_now = clock()
-            else:
-                asked_now = asked
+            # All that is done at every step is part of the step, in caches that the step has
+            # emptied; so figures are made of many steps at a time.
+            asked_now = asked
+            if (before + count) % sample_every == 0:
+                self._note_steps()
+                if arrivals:
+                    arrivals.taken = count
+                    self._count_ready()
+                    asked_now = clock()
             batch = next(iterator, self)
             if batch is self:
                 break
+            count += 1
             wait = clock() - asked_now
-            if self._arrivals:
-                self._arrivals.taken += 1
-            yield batch
+            held = [batch]
+            del batch  # this frame is not to keep it longer than the consumer does
+            yield held.pop()
             now = clock()
-            self._note(1e3 * (now - asked), 1e3 * wait, starts_epoch)
+            noted.append((now - asked, wait, starts_epoch))
             starts_epoch = False
             asked = now
+        self._note_steps()
         self._end_epoch()
 
     @contextlib.contextmanager
@@ -149,6 +155,12 @@ class Monitor:
     def callback(self) -> MonitorCallback:
         """For `model.fit`; the figures are per step, also with `steps_per_execution`."""
         return MonitorCallback(self)
+
+    @property
+    def times(self) -> StepTimes:
+        """Figures about the steps so far."""
+        self._note_steps()
+        return self._times
 
     def summary(self) -> dict:
         """All figures so far."""
@@ -180,6 +192,7 @@ class Monitor:
         """Ends the measurement, completes the files, and returns the final report."""
         if self._closed is None:
             self._use.stop()
+            self._note_steps()
             self._write()
             summary = self.summary()
             self._files.close(summary)
@@ -221,12 +234,18 @@ class Monitor:
         ready = self._arrivals.ready()
         self._ready.append(ready)
         self._ready_to_write.append(ready)
-        if self._calls > self.times.first.count:
-            self.times.add_ready(ready)
+        if self._calls > self._times.first.count:
+            self._times.add_ready(ready)
         return ready
 
+    def _note_steps(self):
+        noted = self._noted.copy()
+        self._noted.clear()
+        for step, wait, starts_epoch in noted:
+            self._note(1e3 * step, 1e3 * wait, starts_epoch)
+
     def _note(self, step_ms, wait_ms, starts_epoch, steps=1):
-        self.times.add(step_ms, wait_ms, starts_epoch, steps)
+        self._times.add(step_ms, wait_ms, starts_epoch, steps)
         self._steps += steps
         self._calls += 1
         if self._calls % 10 == 0:
@@ -243,9 +262,9 @@ class Monitor:
 
     def _write(self):
         self._last_write = time.perf_counter()
-        recent = self.times.recent
+        recent = self._times.recent
         uses, data = self._use.sample(), self._roles.get("data")
-        if recent["count"] >= min(20, self.times._window.maxlen):
+        if recent["count"] >= min(20, self._times._window.maxlen):
             self._judge(recent, self._use.busy(data))
         self._judge_memory(uses)
         ready = self._ready_to_write

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import IO
 
 import tensorflow as tf
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
 FORMAT = "dual_device_strategy.monitor"
 VERSION = 1
@@ -47,10 +49,13 @@ class RunFiles:
         if self._log:
             self._log.write({"step": step, "seconds": seconds, **values})
         if self._writer:
+            # In one record: a tf.summary.scalar for each takes seven times as long, between steps.
+            record = Summary()
+            for name, value in values.items():
+                if value is not None:
+                    record.value.extend(scalar_pb(f"monitor/{name}", value).value)
             with tf.device("/CPU:0"), self._writer.as_default(step=step):
-                for name, value in values.items():
-                    if value is not None:
-                        tf.summary.scalar(f"monitor/{name}", value)
+                tf.summary.experimental.write_raw_pb(record.SerializeToString())
 
     def close(self, summary: dict) -> None:
         if self._log:

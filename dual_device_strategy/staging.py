@@ -111,7 +111,7 @@ class Stage:
         self._next = _trace(
             pull, _ITERATOR, experimental_attributes={"experimental_ints_on_device": True}
         )
-        self._only_pulls = transform is None and arrived is None
+        self._only_pulls = transform is None
         # Nothing to do at the end but to have held the source's iterator until then.
         self._end = _trace(lambda iterator, held: tf.constant(0, tf.int64), _ITERATOR, _ITERATOR)
         # A concrete function, as TensorFlow warns of many traces of one that is not.

@@ -4,9 +4,9 @@ import contextlib
 import threading
 
 import tensorflow as tf
-from absl import logging
 
 from dual_device_strategy import compat
+from dual_device_strategy.device_pair import device_pair
 from dual_device_strategy.distributed import StagedDataset
 from dual_device_strategy.out_of_memory import explained, size_of
 from dual_device_strategy.slot_tuning import FIRST
@@ -90,7 +90,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
                 "slots must be a whole number of at least 2 (one batch preparing, one training), "
                 f'or "auto", got slots={slots!r}'
             )
-        data_device, model_device = _devices(data_device, model_device)
+        data_device, model_device = device_pair(data_device, model_device)
         # Not OneDeviceStrategy.__init__, which makes an extended of its own.  Being a kind of
         # OneDeviceStrategy is what libraries look for in a strategy with a single replica.
         tf.distribute.Strategy.__init__(
@@ -195,58 +195,3 @@ def _check(options: tf.distribute.InputOptions | None) -> None:
             "InputOptions.experimental_per_replica_buffer_size must be at least 0, got "
             f"{options.experimental_per_replica_buffer_size}"
         )
-
-
-def _devices(data_device, model_device) -> tuple[str, str]:
-    """The two devices by their full names: those asked for, or the best there are."""
-    gpus = tf.config.list_logical_devices("GPU")
-    cpus = tf.config.list_logical_devices("CPU")
-    if (data_device is None) != (model_device is None):
-        missing = "model_device" if model_device is None else "data_device"
-        raise ValueError(
-            f"data_device={data_device!r} and model_device={model_device!r}: {missing} is missing; "
-            f"name both, or neither to have them chosen from {_names(gpus + cpus)}"
-        )
-    if data_device is None:
-        pair = (gpus if len(gpus) > 1 else cpus[:1] + gpus if gpus else cpus)[:2]
-        data_device, model_device = (device.name for device in (pair * 2)[:2])
-        origin = "chosen"
-    else:
-        origin = "asked for"
-    data_device = _existing("data_device", data_device, gpus + cpus)
-    model_device = _existing("model_device", model_device, gpus + cpus)
-    logging.info(
-        "DataModelSplitStrategy: data device %s, model device %s (%s)",
-        _short(data_device),
-        _short(model_device),
-        origin,
-    )
-    if data_device == model_device:
-        logging.warning(
-            "Data device and model device are both %s: batches are staged ahead, but front end "
-            "and training will take turns",
-            _short(data_device),
-        )
-    return data_device, model_device
-
-
-def _existing(argument: str, device: str, available) -> str:
-    remedy = f"available are {_names(available)}; write for instance {argument}='CPU:0'"
-    if not isinstance(device, str):
-        raise ValueError(f"{argument} must be the name of a device, got {device!r}; {remedy}")
-    try:
-        # An empty name would mean the device of the surrounding tf.device scope.
-        resolved = compat.resolve_device(device) if device else None
-    except ValueError:
-        resolved = None
-    if resolved not in [compat.resolve_device(existing.name) for existing in available]:
-        raise ValueError(f"{argument}={device!r} does not exist in this process; {remedy}")
-    return resolved
-
-
-def _names(devices) -> str:
-    return ", ".join(_short(device.name) for device in devices)
-
-
-def _short(device: str) -> str:
-    return device.rsplit("device:", 1)[-1]

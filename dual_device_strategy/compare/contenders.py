@@ -59,8 +59,7 @@ def stages_alone(workload: Workload, setting: Setting) -> dict[str, Callable[[],
     def step():
         strategy = tf.distribute.OneDeviceStrategy(setting.model_device)
         with tf.device(setting.data_device):
-            run = tf.function(lambda *batch: workload.front_end(*batch))
-            prepared = run(*next(iter(workload.host())))
+            prepared = workload.front_end(*next(iter(workload.host())))
         with tf.device(setting.model_device):
             batch = tuple(tf.identity(t) for t in prepared)
         with strategy.scope():

@@ -1,0 +1,61 @@
+"""The two devices a strategy is made for: by the names it was given, or the best there are."""
+
+import tensorflow as tf
+from absl import logging
+
+from dual_device_strategy import compat
+
+
+def device_pair(data_device, model_device) -> tuple[str, str]:
+    """Data device and model device by their full names."""
+    gpus = tf.config.list_logical_devices("GPU")
+    cpus = tf.config.list_logical_devices("CPU")
+    if (data_device is None) != (model_device is None):
+        missing = "model_device" if model_device is None else "data_device"
+        raise ValueError(
+            f"data_device={data_device!r} and model_device={model_device!r}: {missing} is missing; "
+            f"name both, or neither to have them chosen from {_names(gpus + cpus)}"
+        )
+    if data_device is None:
+        pair = (gpus if len(gpus) > 1 else cpus[:1] + gpus if gpus else cpus)[:2]
+        data_device, model_device = (device.name for device in (pair * 2)[:2])
+        origin = "chosen"
+    else:
+        origin = "asked for"
+    data_device = _existing("data_device", data_device, gpus + cpus)
+    model_device = _existing("model_device", model_device, gpus + cpus)
+    logging.info(
+        "DataModelSplitStrategy: data device %s, model device %s (%s)",
+        _short(data_device),
+        _short(model_device),
+        origin,
+    )
+    if data_device == model_device:
+        logging.warning(
+            "Data device and model device are both %s: batches are staged ahead, but front end "
+            "and training will take turns",
+            _short(data_device),
+        )
+    return data_device, model_device
+
+
+def _existing(argument: str, device: str, available) -> str:
+    remedy = f"available are {_names(available)}; write for instance {argument}='CPU:0'"
+    if not isinstance(device, str):
+        raise ValueError(f"{argument} must be the name of a device, got {device!r}; {remedy}")
+    try:
+        # An empty name would mean the device of the surrounding tf.device scope.
+        resolved = compat.resolve_device(device) if device else None
+    except ValueError:
+        resolved = None
+    if resolved not in [compat.resolve_device(existing.name) for existing in available]:
+        raise ValueError(f"{argument}={device!r} does not exist in this process; {remedy}")
+    return resolved
+
+
+def _names(devices) -> str:
+    return ", ".join(_short(device.name) for device in devices)
+
+
+def _short(device: str) -> str:
+    return device.rsplit("device:", 1)[-1]
