@@ -25,7 +25,7 @@ from dual_device_strategy.whatif import Stages, predict
 
 FIRST, MOST = 3, 8
 # A step may be this much longer than with MOST slots, for the memory that fewer slots leave free.
-TOLERANCE = 0.01
+TOLERANCE = 0.015
 # Share of the free memory that slots may take: allocators need room to move.
 USABLE = 0.9
 LEAST_SAMPLES = 20

@@ -31,3 +31,17 @@ def parsed_flags():
 @pytest.fixture(autouse=True)
 def fixed_seed():
     tf.keras.utils.set_random_seed(1)
+
+
+def eagerly(fn):
+    return fn
+
+
+def in_function(fn):
+    return tf.function(fn)
+
+
+@pytest.fixture(params=[eagerly, in_function])
+def mode(request):
+    """A decorator that leaves a function eager, or makes it a tf.function."""
+    return request.param

@@ -40,7 +40,9 @@ def test_held_out_figures_do_not_depend_on_the_batches(run_directory, other_batc
     together = held_out_figures(other_batches(4), held_out)
     assert set(alone) == FIGURES
     for name, value in alone.items():
-        assert together[name] == pytest.approx(value, rel=1e-3), name
+        # An untrained model chooses between near ties: rounding may change one of some 300 codes.
+        tie = 0.005 if name == "code_accuracy" else 0
+        assert together[name] == pytest.approx(value, rel=1e-3, abs=tie), name
     # Of an untrained model that chooses among 16 codes and an end.
     assert 2 < alone["audio_loss"] < 4 and alone["code_accuracy"] < 0.5
 
