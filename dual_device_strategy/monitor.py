@@ -114,7 +114,7 @@ class Monitor:
     def batches(self, dataset: Iterable) -> Iterator:
         """The batches of one epoch of a dataset, or of an iterator, watched."""
         iterator = iter(dataset)
-        self._arrivals = arrivals = Arrivals.of(iterator)
+        arrivals = self._arrivals_of(iterator)
         clock, noted, sample_every = time.perf_counter, self._noted, self._sample_every
         starts_epoch = self._epochs > 0
         self._note_steps()
@@ -127,14 +127,15 @@ class Monitor:
             if (before + count) % sample_every == 0:
                 self._note_steps()
                 if arrivals:
-                    arrivals.taken = count
                     self._count_ready()
                     asked_now = clock()
             batch = next(iterator, self)
             if batch is self:
                 break
-            count += 1
             wait = clock() - asked_now
+            count += 1
+            if arrivals:
+                arrivals.taken += 1
             held = [batch]
             del batch  # this frame is not to keep it longer than the consumer does
             yield held.pop()
@@ -207,11 +208,15 @@ class Monitor:
 
     # What callbacks and `call` share.
 
-    def _begin_call(self, iterator=None):
-        if iterator is not None and (
-            self._arrivals is None or not self._arrivals.counts_of(iterator)
-        ):
+    def _arrivals_of(self, iterator):
+        """The counts that go on, if it is the iterator of before."""
+        if self._arrivals is None or not self._arrivals.counts_of(iterator):
             self._arrivals = Arrivals.of(iterator)
+        return self._arrivals
+
+    def _begin_call(self, iterator=None):
+        if iterator is not None:
+            self._arrivals_of(iterator)
         sample = None
         if self._arrivals and self._calls % self._sample_every == 0:
             sample = self._count_ready(), time.time()

@@ -117,6 +117,23 @@ def test_a_loop_that_is_fed_in_time_waits_for_nothing():
     assert summary["devices"]["model"]["peak_mb"] > 0
 
 
+def test_a_loop_that_is_left_may_go_on_with_its_iterator():
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    with Monitor(strategy, sample_every=1, first_steps=1) as watched:
+        iterator = iter(strategy.experimental_distribute_dataset(made(30)))
+        for _ in range(2):
+            for count, batch in enumerate(watched.batches(iterator)):
+                emulation.timed(batch, ms=5)[0].numpy()
+                if count == 9:
+                    break
+        with watched.call(iterator):
+            next(iterator)
+        summary = watched.summary()
+    # What was left before is not READY any more: of three slots one is.
+    assert summary["ready_samples"] > 10
+    assert 0.5 < summary["ready"] <= 1
+
+
 @pytest.mark.timing
 @pytest.mark.parametrize(
     ("stages", "stage"),
@@ -149,12 +166,15 @@ def test_every_epoch_goes_into_the_log_and_the_summary_at_its_end(tmp_path):
     assert summary == json.loads(json.dumps(watched.summary())) | {
         "total_seconds": summary["total_seconds"]
     }
-    tags = set()
+    shown = {}
     for events in (tmp_path / "tb").iterdir():
         for record in tf.data.TFRecordDataset(str(events)):
             event = tf.compat.v1.Event.FromString(record.numpy())
-            tags |= {value.tag for value in event.summary.value}
-    assert {"monitor/step_ms", "monitor/wait_share", "monitor/model_busy"} <= tags
+            for value in event.summary.value:
+                assert value.metadata.plugin_data.plugin_name == "scalars"
+                shown[event.step, value.tag] = tf.make_ndarray(value.tensor)
+    for name in ("step_ms", "wait_share", "model_busy"):
+        assert shown[60, f"monitor/{name}"] == pytest.approx(lines[-1][name])
 
 
 def test_the_report_says_what_is_known_and_what_is_not():
