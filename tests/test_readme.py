@@ -9,8 +9,6 @@ import os
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -90,7 +88,7 @@ def test_every_command_begins_in_the_virtual_environment():
 
 
 @pytest.mark.slow
-def test_the_commands_run_one_after_the_other(tmp_path):
+def test_the_commands_run_one_after_the_other(run_python, tmp_path):
     """As a newcomer would: train, then train on a corpus of one's own, then speak."""
     for name in ("train.py", "myxtts", "dual_device_strategy", "tests"):
         os.symlink(ROOT / name, tmp_path / name)
@@ -113,14 +111,7 @@ def test_the_commands_run_one_after_the_other(tmp_path):
         if recordings and not (tmp_path / "DATA").exists():
             os.symlink(tmp_path / "runs/embedded_corpus", tmp_path / "DATA")
             os.symlink(recordings[0], tmp_path / "VOICE.wav")
-        done = subprocess.run(
-            [sys.executable, *words[1:]],
-            cwd=tmp_path,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+        done = run_python(words[1:], cwd=tmp_path, timeout=600)
         assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}"
         ran.append(command)
     assert (tmp_path / "own.wav").stat().st_size > 1000

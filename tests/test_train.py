@@ -6,18 +6,18 @@ own line, is what `.ci/run` sets up, tests in, and runs the README's first comma
 
 import contextlib
 import json
-import os
 import re
 import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import soundfile
+
+from tests.warm_processes import WarmProcess, WarmProcesses
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = [
@@ -34,29 +34,23 @@ SMALL = [
 class Command:
     """train.py in a directory of its own."""
 
-    def __init__(self, place: Path):
+    def __init__(self, place: Path, processes: WarmProcesses):
         self.place = place
+        self.processes = processes
 
-    def start(self, *flags: str, **environment: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, str(ROOT / "train.py"), *flags],
-            cwd=self.place,
-            env={**os.environ, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *flags: str) -> WarmProcess:
+        return self.processes.start([ROOT / "train.py", *flags], cwd=self.place)
 
-    def run(self, *flags: str, code: int = 0, **environment: str) -> tuple[str, str]:
-        process = self.start(*flags, **environment)
+    def run(self, *flags: str, code: int = 0) -> tuple[str, str]:
+        process = self.start(*flags)
         out, err = process.communicate(timeout=600)
         assert process.returncode == code, f"{process.returncode}\n{out[-2000:]}\n{err[-4000:]}"
         return out, err
 
 
 @pytest.fixture
-def command(tmp_path) -> Command:
-    return Command(tmp_path)
+def command(tmp_path, processes) -> Command:
+    return Command(tmp_path, processes)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +75,9 @@ def losses(run: Path) -> list[tuple]:
 
 
 @pytest.mark.slow
-def test_the_strategies_and_runs_that_were_interrupted_twice_give_the_same_losses(command, speech):
+def test_the_strategies_and_runs_that_were_interrupted_twice_give_the_same_losses(
+    command, speech, run_python
+):
     """With deterministic ops; and the run directory explains itself, and the voice speaks."""
     flags = [f"--train_data={speech}", *SMALL, "--max_steps=18", "--deterministic"]
     out, err = command.run(*flags, "--checkpoint_dir=split")
@@ -104,10 +100,7 @@ def test_the_strategies_and_runs_that_were_interrupted_twice_give_the_same_losse
     # The last line printed is a command to be pasted.
     words = shlex.split(out.strip().splitlines()[-1])
     assert words[1:3] == ["-m", "myxtts.synthesis"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    spoken = subprocess.run(
-        words, cwd=command.place, env=environment, capture_output=True, text=True, timeout=300
-    )
+    spoken = run_python(words[1:], cwd=command.place, timeout=300)
     assert spoken.returncode == 0, spoken.stderr[-2000:]
     waveform, rate = soundfile.read(command.place / "own.wav")
     assert rate == 22050 and len(waveform) > 1000

@@ -2,18 +2,14 @@
 
 import html
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from dual_device_strategy import DataModelSplitStrategy
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PAIRS = {"cpu": ("CPU:1", "CPU:2"), "gpu": ("GPU:0", "GPU:1")}
 
 
@@ -55,21 +51,15 @@ print(json.dumps(results))
 
 
 @pytest.fixture(scope="module")
-def run_commands():
-    """Runs a command of the package with several sets of flags, all in one fresh process.
+def run_commands(run_python):
+    """Runs a command of the package with several sets of flags, all in one process.
 
     Takes {name: flags}, returns {name: (exit code, stdout, stderr)}.
     """
 
     def run(command, commands, folder, timeout=240):
-        done = subprocess.run(
-            [sys.executable, "-c", _RUN_COMMANDS, command, json.dumps(commands)],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
+        arguments = ["-c", _RUN_COMMANDS, command, json.dumps(commands)]
+        done = run_python(arguments, timeout=timeout, cwd=folder)
         assert done.stdout, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 

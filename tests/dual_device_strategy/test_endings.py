@@ -3,8 +3,6 @@
 import gc
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,8 +10,6 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_partial_last_batch_arrives_as_it_is(strategy):
@@ -252,17 +248,13 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_process_ends_at_once_with_iterators_alive(ending):
+def test_a_process_ends_at_once_with_iterators_alive(processes, ending):
     code, expected = ENDINGS[ending]
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(ending=code)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = processes.start(["-c", PROGRAM.format(ending=code)])
     try:
-        assert process.stdout.readline() == "running\n", process.stderr.read()
+        while not process.stdout:
+            assert process.poll() is None, process.stderr
+            time.sleep(0.02)
         if ending == "Ctrl-C":
             time.sleep(0.5)
             process.send_signal(signal.SIGINT)

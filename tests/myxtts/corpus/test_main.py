@@ -32,7 +32,8 @@ def test_the_command_says_what_it_found_without_starting_tensorflow(run_python, 
         "from myxtts.corpus import __main__ as command\n"
         f"sys.argv = ['corpus', '--train_data={root}']\n"
         "try: app.run(command._run)\n"
-        "finally: print('tensorflow' in sys.modules)"
+        "finally: print('tensorflow' in sys.modules)",
+        fresh=True,
     )
     assert done.returncode == 0, done.stderr
     assert "clips      8, 0.1 min, 0 of them copied" in done.stdout

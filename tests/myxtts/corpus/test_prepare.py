@@ -3,8 +3,6 @@
 import hashlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -218,16 +216,6 @@ def test_the_same_speech_in_any_layout_is_the_same_corpus(layout, tmp_path, spok
         assert match > 0.99
 
 
-def start(root, *flags):
-    return subprocess.Popen(
-        [sys.executable, "-m", "myxtts.corpus", f"--train_data={root}", "--workers=2", *flags],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def worker_processes(parent):
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -241,15 +229,15 @@ def worker_processes(parent):
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
-def test_stopped_in_the_middle_it_goes_on_where_it_was(ljspeech, write_audio, sent, monkeypatch):
+def test_stopped_in_the_middle_it_goes_on_where_it_was(processes, ljspeech, sent, monkeypatch):
     root = ljspeech(800, rate=48000)
-    process = start(root)
+    process = processes.start(["-m", "myxtts.corpus", f"--train_data={root}", "--workers=2"])
     copies = root / "prepared" / "clips"
     deadline = time.monotonic() + 60
     # Long enough for some of the work to be on record, early enough for some to be left.
     while len(list(copies.rglob("*.wav"))) < 150 and time.monotonic() < deadline:
         time.sleep(0.01)
-    os.kill(process.pid, sent)
+    process.send_signal(sent)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == (-9 if sent == signal.SIGKILL else 1)
     if sent == signal.SIGINT:
