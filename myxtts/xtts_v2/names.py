@@ -1,0 +1,114 @@
+"""How the variables of a network are called in a published file.
+
+A layer says so where it makes a variable, once, for reading and for writing:
+
+    class Linear(keras.layers.Layer):
+        def __init__(self, names, inputs, outputs):
+            self.kernel = self.add_weight(shape=(inputs, outputs))
+            names.add("weight", self.kernel, axes=(1, 0))    # published as [outputs, inputs]
+
+    names = Names()
+    network = Linear(names.below("gpt.mel_head"), 1024, 1026)
+    names.read(weights.model, weights.path)      # from a file into the variables
+    names.tensors()                              # and back
+"""
+
+import dataclasses
+
+import numpy as np
+
+from myxtts import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    variable: object  # keras.Variable
+    axes: tuple[int, ...]  # the published axes in our order
+    shape: tuple[int, ...]  # as published
+
+    def to_ours(self, published: np.ndarray) -> np.ndarray:
+        wide = np.asarray(published, np.float32).reshape(self.shape[: len(self.axes)])
+        return np.ascontiguousarray(wide.transpose(self.axes))
+
+    def to_published(self, ours: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(ours.transpose(np.argsort(self.axes))).reshape(self.shape)
+
+
+class Names:
+    """The table of one network, or a view of it below a prefix. See the module."""
+
+    def __init__(self):
+        self._prefix = ""
+        self._entries: dict[str, _Entry] = {}
+        self._carried: dict[str, np.ndarray] = {}
+
+    def below(self, part: object) -> "Names":
+        """The same table, for a layer whose names begin with `part`."""
+        view = Names()
+        view._prefix = f"{self._prefix}{part}."
+        view._entries, view._carried = self._entries, self._carried
+        return view
+
+    def add(self, name: str, variable, axes: tuple[int, ...] | None = None, ones: int = 0) -> None:
+        """`variable` has the published axes in the order `axes` (the same order by default); the
+        published tensor has `ones` axes of size 1 behind them."""
+        axes = tuple(range(len(variable.shape))) if axes is None else axes
+        sizes = [0] * len(axes)
+        for place, axis in enumerate(axes):
+            sizes[axis] = int(variable.shape[place])
+        self._entries[self._prefix + name] = _Entry(variable, axes, (*sizes, *[1] * ones))
+
+    def carry(self, name: str, value: np.ndarray) -> None:
+        """A tensor that the published file has and no variable holds: `value` is written where no
+        file was read, and a file's value is kept for writing."""
+        self._carried[self._prefix + name] = np.asarray(value)
+
+    @property
+    def variables(self) -> dict[str, object]:
+        """The variables by published name."""
+        return {name: entry.variable for name, entry in self._entries.items()}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The published shape of every tensor that a file must have."""
+        return {name: entry.shape for name, entry in self._entries.items()}
+
+    def read(self, tensors: dict[str, np.ndarray], path: str) -> None:
+        """Gives every variable its tensor. UserError, before any was changed, where one is missing,
+        unknown or misshapen."""
+        missing = [name for name in self._entries if name not in tensors]
+        known = self._entries.keys() | self._carried.keys()
+        extra = [name for name in tensors if name not in known]
+        if missing or extra:
+            raise UserError(_unfit(missing, extra, path))
+        for name, value in tensors.items():
+            wanted = self._entries[name].shape if name in self._entries else None
+            wanted = self._carried[name].shape if wanted is None else wanted
+            if value.shape != wanted:
+                raise UserError(
+                    f"{name} in {path} has the shape {list(value.shape)} where {list(wanted)} is "
+                    "needed; the file does not belong to its config.json"
+                )
+        for name, entry in self._entries.items():
+            value = entry.to_ours(tensors[name])
+            if not np.isfinite(value).all():
+                raise UserError(f"{name} in {path} holds values that are no finite numbers")
+            entry.variable.assign(value)
+        for name in self._carried.keys() & tensors.keys():
+            self._carried[name] = np.array(tensors[name])
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Every tensor as it is published."""
+        made = {
+            name: entry.to_published(np.asarray(entry.variable))
+            for name, entry in self._entries.items()
+        }
+        return {**made, **self._carried}
+
+
+def _unfit(missing: list[str], extra: list[str], path: str) -> str:
+    def told(names):
+        return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+    parts = [f"lacks {told(missing)}"] if missing else []
+    parts += [f"holds {told(extra)}, which a model of these sizes does not have"] if extra else []
+    return f"{path} {' and '.join(parts)}; it is no XTTS v2 checkpoint, or not a whole one"
