@@ -76,9 +76,10 @@ def losses(run: Path) -> list[tuple]:
 
 @pytest.mark.slow
 def test_the_strategies_and_runs_that_were_interrupted_twice_give_the_same_losses(
-    command, speech, run_python
+    command, speech, copied_speech, run_python
 ):
-    """With deterministic ops; and the run directory explains itself, and the voice speaks."""
+    """With deterministic ops; and the run directory explains itself, and the voice speaks. Another
+    corpus is refused there, although nothing is left to train."""
     flags = [f"--train_data={speech}", *SMALL, "--max_steps=18", "--deterministic"]
     out, err = command.run(*flags, "--checkpoint_dir=split")
     run = command.place / "split"
@@ -104,6 +105,15 @@ def test_the_strategies_and_runs_that_were_interrupted_twice_give_the_same_losse
     assert spoken.returncode == 0, spoken.stderr[-2000:]
     waveform, rate = soundfile.read(command.place / "own.wav")
     assert rate == 22050 and len(waveform) > 1000
+
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    lines = (copied_speech / "metadata.csv").read_text().splitlines(keepends=True)
+    (copied_speech / "metadata.csv").write_text("".join(lines[:-3]))
+    _, err = command.run(
+        f"--train_data={copied_speech}", *SMALL, "--max_steps=18", "--checkpoint_dir=split", code=1
+    )
+    assert f"error: {run} was begun on other clips than these; give the flags in" in err
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
     for strategy in ("one_device", "mirrored"):
         command.run(*flags, f"--strategy={strategy}", f"--checkpoint_dir={strategy}")

@@ -98,7 +98,7 @@ def estimate(
     if frozen:
         prepared += _ENCODING * _FLOAT * model.tokenizer.width * longest.frames
     samples = (longest.frames + reference) * audio.hop_length
-    size = config.stage(stage).batch_size or config.batches.batch_size
+    size = config.batch_size(stage)
     fixed = {
         "data": libraries + _ALWAYS + _FLOAT * sum(map(networks.parameters, frozen.values())),
         "model": libraries + _ALWAYS + states,

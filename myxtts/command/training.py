@@ -42,8 +42,8 @@ def train(job: Job, devices: Devices, clips: Clips, canonical: Sequence[str]) ->
         evaluation_texts=_texts(
             clips.validation or clips.training, vocabulary, job.train.model.text.max_tokens
         ),
+        leave_notes=lambda run: _explain(run, clips, canonical),
     )
-    _explain(run, clips, job, canonical)
     try:
         report = trainer.run(job.stages)
     except UserError:
@@ -89,21 +89,15 @@ def _texts(corpus: Corpus, vocabulary: Vocabulary, most: int) -> list[tuple[str,
     return turns[:_MOST_TEXTS]
 
 
-def _explain(run: RunDirectory, clips: Clips, job: Job, canonical: Sequence[str]) -> None:
+def _explain(run: RunDirectory, clips: Clips, canonical: Sequence[str]) -> None:
     """Leaves the flags and the manifests in the run directory."""
     lines = [flag for flag in canonical if not flag.startswith("--checkpoint_dir")]
-    try:
-        write_whole(
-            run.flags_file,
-            "# python train.py --flagfile=THIS_FILE repeats and continues this run\n"
-            + "".join(f"{line}\n" for line in [*lines, f"--checkpoint_dir={run.path}"]),
-        )
-        clips.copy_manifests(run)
-    except OSError as error:
-        raise UserError(
-            f"{run.path} cannot be written: {error.strerror}; make room, or name another place "
-            "with --checkpoint_dir"
-        ) from None
+    write_whole(
+        run.flags_file,
+        "# python train.py --flagfile=THIS_FILE repeats and continues this run\n"
+        + "".join(f"{line}\n" for line in [*lines, f"--checkpoint_dir={run.path}"]),
+    )
+    clips.copy_manifests(run)
 
 
 def _command(canonical: Sequence[str]) -> str:

@@ -101,11 +101,11 @@ def remove_all_but(stage_directory: Path, keep: int) -> None:
         shutil.rmtree(partial)
 
 
-def read_state(directory: Path) -> dict:
-    """state.json, once every file of the checkpoint is known to be what was written."""
+def described(directory: Path) -> dict:
+    """state.json, once it is known to be what was written; the other files are not looked at."""
     try:
         state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
-        files, digest = dict(state["files"]), state["digest"]
+        digest = state["digest"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedCheckpoint(
             f"the checkpoint {directory} is damaged: state.json cannot be read ({error})"
@@ -114,6 +114,13 @@ def read_state(directory: Path) -> dict:
         raise DamagedCheckpoint(
             f"the checkpoint {directory} is damaged: state.json is not what was written"
         )
+    return state
+
+
+def read_state(directory: Path) -> dict:
+    """state.json, once every file of the checkpoint is known to be what was written."""
+    state = described(directory)
+    files = state["files"]
     for name, wanted in files.items():
         path = directory / name
         if path.parent != directory or not path.is_file():
@@ -157,14 +164,15 @@ def read_weights(directory: str | os.PathLike, networks: Mapping[str, keras.Mode
     return state
 
 
-def newest(stage_directory: Path) -> tuple[Path, dict] | None:
+def newest(stage_directory: Path, *, only_described: bool = False) -> tuple[Path, dict] | None:
     """The checkpoint to continue from and its state; a damaged one is refused, and the one
-    before it offered."""
+    before it offered. `only_described`: its tensors are not looked at."""
     directories = step_directories(stage_directory)
     if not directories:
         return None
+    read = described if only_described else read_state
     try:
-        return directories[-1], read_state(directories[-1])
+        return directories[-1], read(directories[-1])
     except DamagedCheckpoint as error:
         raise DamagedCheckpoint(f"{error}. {_offer(directories)}") from None
 

@@ -94,6 +94,10 @@ class TrainConfig:
     def stage(self, name: str) -> StageConfig:
         return getattr(self, name)
 
+    def batch_size(self, stage: str) -> int:
+        """Clips in a batch of the stage."""
+        return self.stage(stage).batch_size or self.batches.batch_size
+
 
 def usual_rate(stage: str, model: ModelConfig) -> float:
     """The peak learning rate for networks of this size: what was measured with `tiny`, and less in

@@ -52,9 +52,10 @@ class StageData:
 
     @classmethod
     def training(cls, stage: str, corpus: Corpus, vocabulary: Vocabulary, config: TrainConfig):
-        size = config.stage(stage).batch_size or config.batches.batch_size
         batches = dataclasses.replace(
-            config.batches, batch_size=size, conditioning_seconds=_crop_seconds(stage, config)
+            config.batches,
+            batch_size=config.batch_size(stage),
+            conditioning_seconds=_crop_seconds(stage, config),
         )
         return cls(corpus, vocabulary, config, batches)
 
@@ -64,10 +65,9 @@ class StageData:
         if len(corpus) > config.evaluation_clips:
             every = np.linspace(0, len(corpus) - 1, config.evaluation_clips)
             corpus = corpus.subset(every.round().astype(np.int64))
-        size = config.stage(stage).batch_size or config.batches.batch_size
         batches = dataclasses.replace(
             config.batches,
-            batch_size=min(size, len(corpus)),
+            batch_size=min(config.batch_size(stage), len(corpus)),
             conditioning_seconds=_crop_seconds(stage, config),
             shuffle=False,
             drop_remainder=False,

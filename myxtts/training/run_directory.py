@@ -3,6 +3,7 @@
 config.json          the settings (TrainConfig)
 flags.txt            the flags of the command; train.py --flagfile=RUN/flags.txt repeats it
 vocabulary.json      the vocabulary
+identity.json        fingerprints of clips and vocabulary: what another job is told by
 manifests/           copies of the manifests trained and evaluated on
 checkpoints/STAGE/   STAGE is tokenizer, gpt or vocoder
     step-00001500/   a checkpoint to continue from, see `training.checkpoints`
@@ -34,6 +35,7 @@ class RunDirectory:
         self.config_file = self.path / "config.json"
         self.flags_file = self.path / "flags.txt"
         self.vocabulary_file = self.path / "vocabulary.json"
+        self.identity_file = self.path / "identity.json"
         self.manifests = self.path / "manifests"
         self.samples = self.path / "samples"
         self.events = self.path / "events"
@@ -81,6 +83,16 @@ class RunDirectory:
             raise UserError(
                 f"{path} cannot be read: {error}; delete it to have the stage finished again"
             ) from None
+
+    def record(self, stage: str) -> dict | None:
+        """What the stage's result, or else its newest checkpoint, says of how it was trained:
+        "config" and "identity" among others. None where nothing was saved yet."""
+        from myxtts.training.checkpoints import newest
+
+        result = self.result(stage)
+        if result is None and (found := newest(self.stage(stage), only_described=True)):
+            return found[1]
+        return result
 
     def weights(self, stage: str) -> Path | None:
         """The checkpoint directory whose weights are to be used: the best, else the newest."""

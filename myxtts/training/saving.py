@@ -1,4 +1,4 @@
-"""What a checkpoint of a stage holds, and what it must agree with to be continued."""
+"""What a checkpoint of a stage holds."""
 
 import dataclasses
 from pathlib import Path
@@ -10,9 +10,6 @@ from myxtts.training import checkpoints
 from myxtts.training.config import TrainConfig
 from myxtts.training.loop import Loop
 from myxtts.training.stage import Stage
-
-# What must stay as it was; the other settings may change while a stage is trained.
-_FIXED = ("model", "batches", "augment", "grad_accum", "seed", "tokenizer_frames", "speaker_frames")
 
 
 @dataclasses.dataclass
@@ -45,7 +42,7 @@ class Progress:
 class Saving:
     """The checkpoints of one stage.
 
-    `identity`: what a checkpoint must agree with beside the settings, by name. All chance is drawn
+    `identity`: what a job must share with them to continue, see `identity`. All chance is drawn
     from (seed, epoch, batch), so the position and the seeds are the state of all generators.
     """
 
@@ -80,7 +77,6 @@ class Saving:
         if newest is None:
             return Progress(), None
         path, state = newest
-        self._refuse_others(path, state)
         checkpoints.read_tensors(path, state, "training", self._training())
         known = {field.name for field in dataclasses.fields(Progress)}
         progress = Progress(**{n: v for n, v in state["progress"].items() if n in known})
@@ -126,26 +122,3 @@ class Saving:
             "identity": self.identity,
             "config": to_json(self.config),
         }
-
-    def _refuse_others(self, path: Path, state: dict) -> None:
-        mine, theirs = to_json(self.config), state["config"]
-        found = [_difference(name, theirs.get(name), mine[name]) for name in _FIXED]
-        found += [
-            _difference(name, state["identity"].get(name), value)
-            for name, value in self.identity.items()
-        ]
-        for difference in filter(None, found):
-            raise checkpoints.DamagedCheckpoint(
-                f"the checkpoint {path} does not fit: it was made with {difference}; give what it "
-                "was made with, or another run directory"
-            )
-
-
-def _difference(name: str, theirs, mine) -> str | None:
-    if isinstance(theirs, dict) and isinstance(mine, dict):
-        for key in sorted(mine.keys() | theirs.keys()):
-            found = _difference(f"{name}.{key}", theirs.get(key), mine.get(key))
-            if found:
-                return found
-        return None
-    return None if theirs == mine else f"{name}={theirs!r}, not {mine!r}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from absl import logging
 
 from myxtts import UserError
-from myxtts.config import write_whole
+from myxtts.config import to_json, write_whole
 from myxtts.training.budget import Budget
 from myxtts.training.config import TrainConfig
 from myxtts.training.data import StageData
@@ -230,6 +230,7 @@ class StageRun:
             "parameters": {n: parameters(net) for n, net in self.stage.networks.items()},
             "weights": self.saving.load_best()["digest"],
             "identity": self.saving.identity,
+            "config": to_json(self.config),
             **self.stage.judge(self._judged()),
         }
         write_whole(

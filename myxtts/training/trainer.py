@@ -2,10 +2,8 @@
 
 import dataclasses
 import fcntl
-import hashlib
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
@@ -21,6 +19,7 @@ from myxtts.training.config import STAGES, TrainConfig
 from myxtts.training.data import StageData
 from myxtts.training.exhibited import exhibits_of
 from myxtts.training.final_report import write_report
+from myxtts.training.identity import RunIdentity, without_effect
 from myxtts.training.interruption import Interruption
 from myxtts.training.loop import Loop
 from myxtts.training.precision import chosen_precision, policy_of
@@ -67,10 +66,13 @@ class Trainer:
     Works alike under DataModelSplitStrategy, OneDeviceStrategy, MirroredStrategy with one
     replica, and none.
 
+    Making it writes nothing. `run` first compares the job with what the directory holds, finished
+    stages as well, and refuses another job's run before it writes (see `identity`).
+
     Args:
       config: all settings. Those that decide weights or batches must be what they were when the
         run began; others may change.
-      run_dir: the run directory, see `run_directory`; made if it is not there.
+      run_dir: the run directory, see `run_directory`; `run` makes it if it is not there.
       corpus: prepared clips to train on, with all its clips (what does not fit is left out here).
       validation: held-out clips with the same speaker and language ids, or None.
       vocabulary: made of the corpus. It must be the one of the run where that exists already.
@@ -79,6 +81,8 @@ class Trainer:
         strategy).
       evaluation_texts: (text, language) pairs that are spoken every `sample_steps`; by default
         the texts of two held-out clips.
+      leave_notes: called with the run directory once it is known to be this job's and something
+        is to be trained; it may leave files of its own there.
       progress: show a progress bar.
 
     Both raise `UserError` (one sentence; exit code 1), `run` also `TrainingFailed` (exit code 2).
@@ -95,6 +99,7 @@ class Trainer:
         strategy: tf.distribute.Strategy | None = None,
         monitor: bool = True,
         evaluation_texts: Sequence[tuple[str, str]] = (),
+        leave_notes: Callable[[RunDirectory], None] | None = None,
         progress: bool = True,
     ):
         self.config, self.directory = config, RunDirectory(run_dir)
@@ -111,7 +116,8 @@ class Trainer:
         # Deterministic ops refuse the clocks in graphs that the monitor counts batches with.
         self._monitors = monitor and self._has_strategy and not config.deterministic
         self._texts, self._progress = tuple(evaluation_texts), progress
-        self._prepare_directory()
+        self._leave_notes = leave_notes
+        self._identity = RunIdentity.of(corpus, self.validation, vocabulary)
 
     def run(self, stages: Sequence[str] | None = None) -> Report:
         """Trains `stages` (all by default), one after the other; those done are skipped.
@@ -128,14 +134,18 @@ class Trainer:
             )
         results = {}
         with Interruption() as interruption, self._locked():
+            self._refuse_another_job(stages)
+            left = [stage for stage in stages if self.directory.result(stage) is None]
+            self._need_before(left)
+            if left:
+                self._prepare_directory()
             for stage in stages:
                 result = self.directory.result(stage)
+                self._refuse_other_base(stage)
                 if result is None:
-                    self._need_before(stage)
                     result = self._train(stage, stages, interruption)
                 else:
-                    self._refuse_other_base(stage, result)
-                    logging.info("%s: done already, %s", stage, self.directory.stage(stage))
+                    self._say_done_already(stage, result)
                 if result is None:
                     return Report(False, interruption.signal, results, "")
                 results[stage] = result
@@ -182,7 +192,7 @@ class Trainer:
                 budget,
                 config,
                 directory,
-                identity=self._identity(stage, precision, data),
+                identity=self._stage_identity(stage, precision),
                 exhibits=exhibits_of(
                     self.strategy,
                     config,
@@ -201,30 +211,45 @@ class Trainer:
             if monitor is not None:
                 monitor.close()
 
-    def _identity(self, stage: str, precision: str, data: StageData) -> dict:
-        """What else a checkpoint must agree with."""
-        identity = {
-            "vocabulary": _fingerprint(self.vocabulary),
-            "corpus": data.corpus.fingerprint,
-            "precision": precision,
-        }
+    def _stage_identity(self, stage: str, precision: str) -> dict:
+        """What a checkpoint of the stage must agree with beside its settings."""
+        identity = {**dataclasses.asdict(self._identity), "precision": precision}
         if stage != "tokenizer":
             identity["tokenizer"] = self.directory.result("tokenizer")["weights"]
         return identity
 
-    def _need_before(self, stage: str) -> None:
-        for needed in STAGES[: STAGES.index(stage)]:
+    def _refuse_another_job(self, stages: Sequence[str]) -> None:
+        self._identity.refuse_another_job(self.directory, self.config)
+        precision = chosen_precision(self.config.precision)
+        for stage in stages:
+            self._identity.refuse_other_stage(self.directory, stage, self.config, precision)
+
+    def _say_done_already(self, stage: str, result: dict) -> None:
+        place = self.directory.stage(stage)
+        logging.info("%s: done already, %s", stage, place)
+        late = without_effect(result, self.config, stage)
+        if late:
+            logging.warning(
+                "%s was trained with %s; that has no effect now, delete %s to train it anew",
+                stage,
+                " and with ".join(late),
+                place,
+            )
+
+    def _need_before(self, left: Sequence[str]) -> None:
+        for stage in left:
             # The vocoder needs no GPT.
-            if needed == "tokenizer" and self.directory.result(needed) is None:
+            if "tokenizer" not in left and self.directory.result("tokenizer") is None:
                 raise UserError(
-                    f"the stage {stage} needs the result of the stage {needed}, which is not in "
-                    f"{self.directory.stage(needed)}; train {needed} first"
+                    f"the stage {stage} needs the result of the stage tokenizer, which is not in "
+                    f"{self.directory.stage('tokenizer')}; train tokenizer first"
                 )
 
-    def _refuse_other_base(self, stage: str, result: dict) -> None:
-        tokenizer = self.directory.result("tokenizer")
-        used = result.get("identity", {}).get("tokenizer")
-        if stage != "tokenizer" and (tokenizer is None or used != tokenizer["weights"]):
+    def _refuse_other_base(self, stage: str) -> None:
+        record, tokenizer = self.directory.record(stage), self.directory.result("tokenizer")
+        if stage == "tokenizer" or record is None:
+            return
+        if tokenizer is None or record["identity"].get("tokenizer") != tokenizer["weights"]:
             raise UserError(
                 f"the {stage} in {self.directory.stage(stage)} was trained with another tokenizer "
                 "than the one there is now; delete that directory to train it anew"
@@ -235,31 +260,28 @@ class Trainer:
         try:
             for path in (directory.path / "checkpoints", directory.samples, directory.events):
                 path.mkdir(parents=True, exist_ok=True)
-            if directory.vocabulary_file.exists():
-                if directory.vocabulary() != self.vocabulary:
-                    raise UserError(
-                        f"the vocabulary of {directory.path} is another one than that of this "
-                        "corpus; give the corpus the run began with, or another run directory"
-                    )
-            else:
+            if not directory.vocabulary_file.exists():
                 self.vocabulary.save(directory.vocabulary_file)
-            if directory.config_file.exists():
-                theirs = directory.config().model
-                if theirs != self.config.model:
-                    raise UserError(
-                        f"{directory.config_file} has other sizes of networks than were asked for; "
-                        "give the same ones, or another run directory"
-                    )
+            self._identity.save(directory)
             save_config(self.config, directory.config_file)
+            if self._leave_notes is not None:
+                self._leave_notes(directory)
         except OSError as error:
-            raise UserError(
-                f"the run directory {directory.path} cannot be written: {error.strerror}; "
-                "name another place, or make it writable"
-            ) from None
+            raise self._not_writable(error) from None
+
+    def _not_writable(self, error: OSError) -> UserError:
+        return UserError(
+            f"the run directory {self.directory.path} cannot be written: {error.strerror}; "
+            "make room or make it writable, or name another place"
+        )
 
     def _locked(self):
         """Two trainings in one directory would overwrite each other's checkpoints."""
-        file = open(self.directory.path / ".lock", "w")  # noqa: SIM115
+        try:
+            self.directory.path.mkdir(parents=True, exist_ok=True)
+            file = open(self.directory.path / ".lock", "a")  # noqa: SIM115
+        except OSError as error:
+            raise self._not_writable(error) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -276,8 +298,3 @@ def _in_order(stages: Sequence[str] | None) -> tuple[str, ...]:
     if unknown:
         raise UserError(f"there is no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
     return tuple(stage for stage in STAGES if stages is None or stage in stages)
-
-
-def _fingerprint(vocabulary: Vocabulary) -> str:
-    values = (vocabulary.languages, vocabulary.characters, vocabulary.merges, vocabulary.phonemes)
-    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]

@@ -57,14 +57,23 @@ def sides(spoken_corpus):
 
 
 @pytest.fixture(scope="session")
-def make_trainer(sides):
-    """make_trainer(directory, strategy=..., **settings) on those."""
+def small_config():
+    """The settings that `make_trainer` starts from."""
+    return CONFIG
 
-    def make(directory, strategy=None, **settings):
+
+@pytest.fixture(scope="session")
+def make_trainer(sides):
+    """make_trainer(directory, strategy=..., corpus=..., **settings) on those."""
+    training, held_out, vocabulary = sides
+
+    def make(directory, strategy=None, corpus=training, validation=held_out, **settings):
         return Trainer(
             dataclasses.replace(CONFIG, **settings),
             directory,
-            *sides,
+            corpus,
+            validation,
+            vocabulary,
             strategy=strategy or tf.distribute.OneDeviceStrategy("CPU:0"),
             progress=False,
         )

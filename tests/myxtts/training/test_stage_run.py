@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import json
+import logging
+import re
 import resource
 import shutil
 
@@ -11,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from myxtts import UserError
+from myxtts.model.config import GptConfig
 from myxtts.model.layers import mask_of, masked_mean
 from myxtts.training import checkpoints, stage_run
 from myxtts.training import trainer as trainers
@@ -153,12 +156,76 @@ def test_a_checkpoint_with_a_changed_or_missing_file_is_refused(name, toy, tmp_p
 def test_a_checkpoint_made_with_other_settings_is_refused_with_the_setting(toy, tmp_path):
     toy(max_steps=6)()
     (RunDirectory(tmp_path).stage("tokenizer") / "finished.json").unlink()
-    with pytest.raises(DamagedCheckpoint, match="seed=0, not 3; give what it was made with"):
+    with pytest.raises(UserError, match="seed=0, not 3; give what it was made with"):
         toy(max_steps=6, seed=3)()
-    with pytest.raises(DamagedCheckpoint, match="precision='float32', not 'bfloat16'"):
+    with pytest.raises(UserError, match="precision='float32', not 'bfloat16'"):
         toy(max_steps=6, precision="bfloat16")()
     # What decides neither weights nor batches may change.
     assert toy(max_steps=8, log_steps=3)().stages["tokenizer"]["steps"] == 8
+
+
+def test_continuing_with_another_batch_size_of_the_stage_is_refused(toy, small_config, tmp_path):
+    toy(max_steps=6)()
+    (RunDirectory(tmp_path).stage("tokenizer") / "finished.json").unlink()
+    smaller = dataclasses.replace(small_config.tokenizer, batch_size=2)
+    with pytest.raises(UserError, match=r"batches\.batch_size=4, not 2"):
+        toy(max_steps=8, tokenizer=smaller)()
+    # The batch size of another stage has no part in it, nor has the way in which it is said.
+    same = dataclasses.replace(small_config.tokenizer, batch_size=4)
+    other = dataclasses.replace(small_config.gpt, batch_size=2)
+    assert toy(max_steps=8, tokenizer=same, gpt=other)().stages["tokenizer"]["steps"] == 8
+
+
+def contents(path):
+    return {file: file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def test_a_finished_run_refuses_the_job_of_another_and_is_left_as_it_was(
+    toy, small_config, sides, tmp_path
+):
+    toy(max_steps=6)()
+    before = contents(tmp_path)
+    training, held_out, _ = sides
+    fewer = training.subset(range(len(training) - 1))
+    for change, said in (
+        ({"corpus": fewer}, "on other clips"),
+        ({"validation": held_out.subset([0])}, "other held-out clips"),
+        ({"validation": None}, "other held-out clips"),
+        ({"seed": 3}, "seed=0, not 3"),
+        ({"grad_accum": 2}, "grad_accum=1, not 2"),
+        ({"tokenizer_frames": 16}, "tokenizer_frames=32, not 16"),
+        ({"model": dataclasses.replace(small_config.model, gpt=GptConfig())}, "model.gpt."),
+    ):
+        with pytest.raises(UserError, match=re.escape(said)):
+            toy(max_steps=6, **change)()
+        assert contents(tmp_path) == before, change
+
+
+def test_a_run_that_another_job_has_begun_is_refused_before_its_first_checkpoint(
+    toy, sides, tmp_path
+):
+    with pytest.raises(trainers.TrainingFailed):
+        toy(spoil=range(100), max_skipped=2)()
+    assert not step_directories(RunDirectory(tmp_path).stage("tokenizer"))
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match="on other clips"):
+        toy(corpus=sides[0].subset([0, 1, 2, 3, 4]))()
+    assert contents(tmp_path) == before
+
+
+def test_a_finished_stage_says_which_new_settings_have_no_effect_on_it(
+    toy, small_config, tmp_path, caplog
+):
+    first = toy(max_steps=6)()
+    before = RunDirectory(tmp_path).config_file.read_bytes()
+    slower = dataclasses.replace(small_config.tokenizer, learning_rate=1e-5)
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        again = toy(max_steps=12, tokenizer=slower, log_steps=7)()
+    assert again.stages == first.stages
+    (said,) = [r.getMessage() for r in caplog.records if "no effect" in r.getMessage()]
+    assert "tokenizer.learning_rate=0.001, not 1e-05" in said and "max_steps=6, not 12" in said
+    assert "log_steps" not in said
+    assert RunDirectory(tmp_path).config_file.read_bytes() == before
 
 
 def test_training_stops_early_when_nothing_gets_better(toy, monkeypatch):
@@ -255,7 +322,7 @@ def test_two_trainings_in_one_directory_are_refused(toy, tmp_path):
 def test_a_directory_that_cannot_be_written_is_one_sentence(toy, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written: Not a directory"):
-        toy(path=tmp_path / "file" / "run")
+        toy(path=tmp_path / "file" / "run")()
 
 
 def test_a_disk_that_is_full_while_saving_is_one_sentence_and_leaves_the_others(toy, tmp_path):

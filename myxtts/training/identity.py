@@ -1,0 +1,134 @@
+"""Whose work a run directory holds: what a job must share with it to go on there.
+
+A run belongs to one corpus, one set of held-out clips, one vocabulary and one size of networks
+(`RunIdentity`, kept in identity.json from the start). Each stage adds the settings that decide
+its batches and weights (`fixed_settings`). All of this is compared before anything is written, for
+finished stages as well. The other settings, such as learning rates, may change on the way.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+
+from myxtts import UserError
+from myxtts.config import from_json, to_json, write_whole
+from myxtts.corpus.manifest import Corpus
+from myxtts.text.vocabulary import Vocabulary
+from myxtts.training.config import TrainConfig
+from myxtts.training.run_directory import RunDirectory
+
+# Settings that decide the batches and weights of every stage; a stage names further ones.
+_FIXED = ("model", "batches", "augment", "grad_accum", "seed")
+# Settings that decide when a stage ends.
+_LENGTH = ("epochs", "max_steps", "max_minutes", "patience")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunIdentity:
+    """Fingerprints of what all stages of a run share."""
+
+    corpus: str
+    validation: str | None
+    vocabulary: str
+
+    @classmethod
+    def of(cls, corpus: Corpus, validation: Corpus | None, vocabulary: Vocabulary) -> "RunIdentity":
+        return cls(
+            corpus.fingerprint,
+            None if validation is None else validation.fingerprint,
+            _fingerprint(vocabulary),
+        )
+
+    def refuse_another_job(self, run: RunDirectory, config: TrainConfig) -> None:
+        """Raises `UserError` where the run was begun with other clips, texts or networks."""
+        if run.vocabulary_file.exists() and _fingerprint(run.vocabulary()) != self.vocabulary:
+            raise UserError(
+                f"{run.path} was begun with another vocabulary than this corpus gives; "
+                f"{_remedy(run)}"
+            )
+        if run.identity_file.exists():
+            self._refuse_other_clips(run, _read_identity(run), f"{run.path} was begun")
+        if run.config_file.exists():
+            theirs, mine = (to_json(c)["model"] for c in (run.config(), config))
+            for difference in _differences("model", theirs, mine):
+                raise UserError(f"{run.path} was begun with {difference}; {_remedy(run)}")
+
+    def refuse_other_stage(
+        self, run: RunDirectory, stage: str, config: TrainConfig, precision: str
+    ) -> None:
+        """Raises `UserError` where the stage was trained on other clips or with other settings."""
+        record = run.record(stage)
+        if record is None:
+            return
+        place, identity = run.stage(stage), record["identity"]
+        self._refuse_other_clips(run, identity, f"the {stage} in {place} was trained")
+        theirs = {
+            **fixed_settings(from_json(TrainConfig, record["config"], str(place)), stage),
+            "precision": identity["precision"],
+        }
+        mine = {**fixed_settings(config, stage), "precision": precision}
+        for name, value in mine.items():
+            for difference in _differences(name, theirs[name], value):
+                raise UserError(
+                    f"the {stage} in {place} was trained with {difference}; give what it was made "
+                    "with, or another run directory"
+                )
+
+    def _refuse_other_clips(self, run: RunDirectory, theirs: dict, was: str) -> None:
+        for name, words in (("corpus", "clips"), ("validation", "held-out clips")):
+            if theirs.get(name) != getattr(self, name):
+                raise UserError(f"{was} on other {words} than these; {_remedy(run)}")
+
+    def save(self, run: RunDirectory) -> None:
+        write_whole(run.identity_file, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+
+def fixed_settings(config: TrainConfig, stage: str) -> dict:
+    """The settings that decide the batches and weights of a stage, as plain JSON types."""
+    values = to_json(config)
+    fixed = {name: values[name] for name in (*_FIXED, *_FIXED_OF_STAGE.get(stage, ()))}
+    fixed["batches"]["batch_size"] = config.batch_size(stage)
+    return fixed
+
+
+_FIXED_OF_STAGE = {"tokenizer": ("tokenizer_frames", "speaker_frames")}
+
+
+def without_effect(result: dict, config: TrainConfig, stage: str) -> list[str]:
+    """How the settings of a finished stage differ from those asked for now, which come too late
+    for it."""
+    theirs, mine = result["config"], to_json(config)
+    return [
+        difference
+        for name in (stage, *_LENGTH)
+        for difference in _differences(name, theirs.get(name), mine[name])
+    ]
+
+
+def _read_identity(run: RunDirectory) -> dict:
+    try:
+        return dict(json.loads(run.identity_file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(
+            f"{run.identity_file} cannot be read: {error}; give another run directory"
+        ) from None
+
+
+def _differences(name: str, theirs: object, mine: object) -> Iterator[str]:
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        for key in sorted(mine.keys() | theirs.keys()):
+            yield from _differences(f"{name}.{key}", theirs.get(key), mine.get(key))
+    elif theirs != mine:
+        yield f"{name}={theirs!r}, not {mine!r}"
+
+
+def _remedy(run: RunDirectory) -> str:
+    if run.flags_file.exists():
+        return f"give the flags in {run.flags_file}, or another run directory"
+    return "give what it was begun with, or another run directory"
+
+
+def _fingerprint(vocabulary: Vocabulary) -> str:
+    values = (vocabulary.languages, vocabulary.characters, vocabulary.merges, vocabulary.phonemes)
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
