@@ -30,6 +30,8 @@ setup(
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.16", "nvidia-ml-py"],
         "demo": DEMO,
-        "dev": [*DEMO, "pytest", "pytest-rerunfailures", "pytest-xdist", "ruff", "nvidia-ml-py"],
+        "text": ["num2words"],  # numbers in words, in languages for which myxtts has none
+        "dev": [*DEMO, "num2words", "pytest", "pytest-rerunfailures", "pytest-xdist", "ruff",
+                "nvidia-ml-py"],  # fmt: skip
     },
 )

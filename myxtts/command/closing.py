@@ -8,7 +8,7 @@ from pathlib import Path
 
 from myxtts.command.corpora import Clips
 from myxtts.corpus.manifest import Corpus
-from myxtts.text.alphabets import base_language
+from myxtts.text.languages import base_language
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.step_log import read_steps
 from myxtts.training.trainer import Report

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from myxtts import UserError
 from myxtts.config import TextConfig, write_whole
-from myxtts.text.alphabets import base_language
+from myxtts.text.languages import base_language
 from myxtts.text.normalise import normalise
 
 SPECIAL = ("[pad]", "[start]", "[stop]")
