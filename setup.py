@@ -32,6 +32,6 @@ setup(
         "demo": DEMO,
         "text": ["num2words"],  # numbers in words, in languages for which myxtts has none
         "dev": [*DEMO, "num2words", "pytest", "pytest-rerunfailures", "pytest-xdist", "ruff",
-                "nvidia-ml-py"],  # fmt: skip
+                "nvidia-ml-py"],
     },
 )
