@@ -6,6 +6,8 @@ Everything a new TensorFlow release could move is named here, and nowhere else.
 from collections.abc import Sequence
 
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.data.ops import dataset_ops, optional_ops
 from tensorflow.python.data.util import structure
 from tensorflow.python.distribute import (
@@ -142,6 +144,17 @@ def buffer_size_of(dataset: tf.data.Dataset) -> int:
     """The argument of a `prefetch`; AUTOTUNE if it is only known when the program runs."""
     size = tf.get_static_value(dataset._buffer_size)
     return tf.data.AUTOTUNE if size is None else int(size)
+
+
+def allocator_limit(device: str) -> int | None:
+    """Bytes that the allocator of a logical device may hand out; None if it has no limit."""
+    context.context().ensure_initialized()
+    devices = pywrap_tfe.TFE_ContextListDevices(context.context()._handle)
+    wanted = resolve_device(device)
+    for i in range(pywrap_tfe.TF_DeviceListCount(devices)):
+        if resolve_device(pywrap_tfe.TF_DeviceListName(devices, i)) == wanted:
+            return pywrap_tf_session.TF_DeviceListMemoryBytes(devices, i) or None
+    return None
 
 
 # ---- for the emulated GPUs (dual_device_strategy/emulation) ----

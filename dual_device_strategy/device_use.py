@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from dual_device_strategy import emulation, topology
+from dual_device_strategy import compat, emulation, topology
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,47 +111,33 @@ class DeviceUse:
 
 
 def free_memory(device: str) -> int | None:
-    """Bytes that a device had left at its fullest moment, or None where nobody tells."""
+    """Bytes of a GPU's memory that this program has never used so far; None if unknown.
+
+    What the card has free says little: without memory growth TensorFlow's allocator takes nearly
+    all of it at the start, and hands it out later.
+    """
     kind, index = _kind_and_index(device)
     if kind != "GPU":
         return None
-    physical = _physical_gpu(index)
     if emulation.active():
-        use = emulation.stats(physical)
+        use = emulation.stats(_physical_gpu(index))
         return use.memory_limit - use.memory_peak
-    held = tf.config.experimental.get_memory_info(f"GPU:{index}")
-    limit = _configured_limit(physical)
-    if limit:
-        return limit - held["peak"]
+    limit = compat.allocator_limit(device)
     try:
-        card = topology.read_topology().gpus[physical]
-    except (topology.UnknownTopologyError, IndexError):
+        peak = tf.config.experimental.get_memory_info(f"GPU:{index}")["peak"]
+    except ValueError:  # an allocator that keeps no account
         return None
-    # What the card has in use includes what this program's allocator holds for later.
-    return max(0, (card.memory_mb - card.used_mb) << 20)
+    return None if limit is None else max(0, limit - peak)
 
 
 def total_memory(device: str) -> int | None:
-    """Bytes that this program may use of a device, or None where nobody tells."""
+    """Bytes of a GPU's memory that this program may use; None if unknown."""
     kind, index = _kind_and_index(device)
     if kind != "GPU":
         return None
-    physical = _physical_gpu(index)
     if emulation.active():
-        return emulation.stats(physical).memory_limit
-    limit = _configured_limit(physical)
-    if limit:
-        return limit
-    try:
-        return topology.read_topology().gpus[physical].memory_mb << 20
-    except (topology.UnknownTopologyError, IndexError):
-        return None
-
-
-def _configured_limit(physical):
-    gpu = tf.config.list_physical_devices("GPU")[physical]
-    limits = tf.config.get_logical_device_configuration(gpu)
-    return int(limits[0].memory_limit) << 20 if limits and limits[0].memory_limit else None
+        return emulation.stats(_physical_gpu(index)).memory_limit
+    return compat.allocator_limit(device)
 
 
 def _source(device):

@@ -1,8 +1,15 @@
-"""What to do when a device has no room for a batch, said where TensorFlow's error is passed on."""
+"""Explains a device that has run out of memory; every other exhausted resource is left alone.
+
+TensorFlow raises `ResourceExhaustedError` for a device's memory, but also for a `MemoryError` in
+the user's Python, for too many open files, and for a full disk.  Only its message tells them apart.
+"""
+
+import re
 
 import tensorflow as tf
 
-# Scopes of the ops of the two stages; TensorFlow's messages name the op that failed.
+# Scopes of the ops that make a batch and that hand it out.  TensorFlow's messages name the op
+# that failed.
 PREPARING = "PREPARING_on_data_device"
 READY = "READY_on_model_device"
 _REMEDY = {
@@ -10,12 +17,38 @@ _REMEDY = {
     READY: "make_the_batch_smaller_or_use_fewer_slots",
 }
 
+UNNAMED = "unnamed"
+# How TensorFlow 2.18 to 2.21 reports an allocator that has no more, with the device where it is
+# named: in a kernel, and in a copy between devices (source;incarnation;target;...).
+_WITH_DEVICE = (
+    re.compile(r"OOM when allocating (?:temporary )?tensor.* on (/job:\S+)"),
+    re.compile(r"SameWorkerRecvDone unable to allocate output tensor\. Key: [^;]*;[^;]*;([^;]*)"),
+)
+# The same from XLA, cuDNN, and a copy from the host.
+_WITHOUT_DEVICE = re.compile(
+    r"Out of memory (?:while trying to allocate|allocating) \d|Failed to allocate request for "
+    r"|(?i:cudnn) failed to allocate the scratch space|Dst tensor is not initialized"
+)
+
+
+def exhausted_device(error: Exception) -> str | None:
+    """The device whose memory ran out, UNNAMED if the message does not name it.
+
+    None for any other error, whatever else was exhausted.
+    """
+    if not isinstance(error, tf.errors.OpError):
+        return None
+    for pattern in _WITH_DEVICE:
+        if found := pattern.search(error.message):
+            return found[1]
+    return UNNAMED if _WITHOUT_DEVICE.search(error.message) else None
+
 
 def scope_name(stage: str, specs) -> str:
     """The scope with what `explained` would say, because no Python sees an error that is raised
     inside a tf.function, as in Keras, before the user does."""
     size = size_of(specs).replace(",", "").replace(" ", "_")
-    return f"{stage}.{size}.{_REMEDY[stage]}"
+    return f"{stage}.{size}.if_the_device_is_out_of_memory.{_REMEDY[stage]}"
 
 
 def explained(
@@ -24,25 +57,33 @@ def explained(
     batch: str,
     in_step: bool,
 ) -> tf.errors.ResourceExhaustedError:
-    """`error` with its device, its stage, the batch's size and what to change, in front.
+    """`error` with its device, its slot, the batch's size and what to change, in front.
 
-    `in_step` is false where a batch was asked for.
+    `error` itself where no memory of the strategy's two devices ran out.
+
+    Args:
+      in_step: whether a step failed; false where a batch was asked for.
     """
     extended = strategy.extended
     (model_device,) = extended.worker_devices
-    waiting = f"slots={extended.slots}"
-    if PREPARING in error.message:
-        device, stage = extended.data_device, "PREPARING a batch on the data device"
+    failed, waiting = exhausted_device(error), f"slots={extended.slots}"
+    preparing = PREPARING in error.message
+    if failed == UNNAMED:
+        failed = extended.data_device if preparing else model_device
+    if failed == extended.data_device and (preparing or not in_step):
+        doing = "PREPARING a batch on the data device"
         remedy = "make the batch smaller or the front end lighter"
+    elif failed != model_device:
+        return error
     elif READY in error.message or not in_step:
-        device, stage = model_device, "copying a READY batch to the model device"
+        doing = "copying a READY batch to the model device"
         remedy = f"make the batch smaller or use fewer slots (now {waiting})"
     else:
-        device, stage = model_device, "TRAINING on the model device"
+        doing = "TRAINING on the model device"
         remedy = f"make the batch or the model smaller, or use fewer slots (now {waiting})"
     message = (
-        f"Out of memory while {stage}, {device.rsplit('device:', 1)[-1]}; {batch}; to get by with "
-        f"what it has, {remedy}.\n{error.message}"
+        f"Out of memory while {doing}, {failed.rsplit('device:', 1)[-1]}; {batch}; to fit into "
+        f"the memory there is, {remedy}.\n{error.message}"
     )
     return tf.errors.ResourceExhaustedError(error.node_def, error.op, message)
 

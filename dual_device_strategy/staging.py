@@ -21,12 +21,12 @@ receiving device's compute stream, so a copy runs beside a step only if a READY 
 feeds the step.
 """
 
-import os
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.cores import usable_cores
 from dual_device_strategy.out_of_memory import PREPARING, READY, scope_name
 from dual_device_strategy.progress import Progress
 
@@ -269,5 +269,5 @@ def _host_options(given: tf.data.Options) -> tf.data.Options:
     """Threads of its own for the host pipeline, so that it never waits for those of a stage."""
     options = tf.data.Options()
     if not given.threading.private_threadpool_size:
-        options.threading.private_threadpool_size = len(os.sched_getaffinity(0))
+        options.threading.private_threadpool_size = usable_cores()
     return options

@@ -14,6 +14,7 @@ from dual_device_strategy.compare.contenders import (
     front_end_core_ms,
     stages_alone,
 )
+from dual_device_strategy.out_of_memory import exhausted_device
 from dual_device_strategy.workload import REFERENCE_BATCH, Workload
 
 WARM = 5
@@ -121,12 +122,9 @@ def _run(row: Row, make: Callable, steps: int, devices: dict[str, str]) -> None:
     try:
         loop = make()
         row.times.extend(_times(loop, steps))
-    except tf.errors.ResourceExhaustedError:
-        row.problem = "does not fit"
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        # How TensorFlow says that there was no room for a copy to a device.
-        row.problem = "does not fit" if "Dst tensor is not initialized" in text else text
+        row.problem = "does not fit" if exhausted_device(error) else text
     for role, peak in _peaks(devices).items():
         row.memory_mb[role] = max(filter(None, (peak, row.memory_mb.get(role))), default=None)
     if row.problem:

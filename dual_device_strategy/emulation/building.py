@@ -2,19 +2,24 @@
 
 import concurrent.futures
 import contextlib
-import fcntl
 import hashlib
 import os
 import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import tensorflow as tf
 from absl import logging
+
+try:
+    import fcntl
+except ImportError:  # not Linux
+    fcntl = None
 
 _SOURCE = Path(__file__).parent
 _OPTIONS = ("-O2", "-fPIC", "-DNDEBUG", "-pthread")
@@ -23,6 +28,7 @@ _TENSORFLOWS = ((2, 18), (2, 21))  # the oldest and the newest that were tried
 
 def library() -> Path:
     """The library built for this TensorFlow, source and compiler; builds it if need be."""
+    _check_system()
     _check_tensorflow()
     compiler = _compiler()
     flags = tf.sysconfig.get_compile_flags()
@@ -36,6 +42,14 @@ def library() -> Path:
                 logging.info("Building the emulated GPUs in %s (once, some 15 s)", target.parent)
                 _build(compiler, flags, target)
     return target
+
+
+def _check_system() -> None:
+    if fcntl is None or not sys.platform.startswith("linux"):
+        raise RuntimeError(
+            f"Emulated GPUs need Linux with Python's module fcntl, and this is {platform.system()} "
+            f"{'without' if fcntl is None else 'with'} it: run on real GPUs or on logical CPUs."
+        )
 
 
 def _check_tensorflow() -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import re
 import statistics
 import time
@@ -215,10 +214,6 @@ def staged_run(strategy, dataset, step, steps: int, into: Measured, feeding=None
             into.monitor = monitor.summary()
             if count <= steps + WARM:
                 raise too_short(count, steps + WARM + 1)
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def too_short(found: int, wanted: int) -> ProfileError:

@@ -8,6 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from dual_device_strategy import emulation
+from dual_device_strategy.cores import usable_cores
 from dual_device_strategy.profile import measuring, page
 from dual_device_strategy.profile.judging import TITLES, Judgement, judge
 from dual_device_strategy.whatif import STAGES, Stages, predict
@@ -29,7 +30,7 @@ class Profile:
             "devices": self.devices,
             "emulated": self.emulated,
             "slots": self.slots,
-            "cores": measuring.cores(),
+            "cores": usable_cores(),
             "failure": self.failure,
             "stages": [
                 {"stage": name, **_figures(times), "times_ms": times}
@@ -118,7 +119,7 @@ def profile(
     except measuring.ProfileError as error:
         result.failure = str(error)
         raise
-    result.judgement = judge(result.measured, result.slots, measuring.cores())
+    result.judgement = judge(result.measured, result.slots, usable_cores())
     return result
 
 

@@ -6,7 +6,7 @@ import enum
 import time
 from collections.abc import Iterator
 
-import tensorflow as tf
+from dual_device_strategy.out_of_memory import exhausted_device
 
 
 class Status(str, enum.Enum):
@@ -44,7 +44,7 @@ class Report:
         # What can go wrong on somebody's machine is not a closed list, and the report goes on.
         except Exception as error:
             text = f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
-            if _is_out_of_memory(error):
+            if exhausted_device(error):
                 text = "a device ran out of memory"
                 remedy = (
                     "raise its limit (--data_gpu_memory_mb, --model_gpu_memory_mb), or end the "
@@ -85,10 +85,3 @@ class Report:
         print(f"   {number} {status.value}  {text}", flush=True)
         if remedy:
             print(f"       remedy: {remedy}", flush=True)
-
-
-def _is_out_of_memory(error):
-    # The second is how TensorFlow says that there was no room for a copy to a device.
-    return isinstance(
-        error, tf.errors.ResourceExhaustedError
-    ) or "Dst tensor is not initialized" in str(error)

@@ -91,7 +91,22 @@ def test_a_drivers_gpus_are_asked_by_the_drivers_numbers(driver):
     assert sample["GPU:0"].card == 5 << 30
     # What this program's tensors hold comes from TensorFlow.
     assert sample["GPU:1"].memory == tf.config.experimental.get_memory_info("GPU:1")["current"]
-    assert device_use.free_memory("GPU:0") == 19_000 << 20
+
+
+def test_free_memory_is_the_allocators_limit_less_its_peak_not_what_the_card_has_free(driver):
+    # Without growth TensorFlow takes nearly the whole card at the start, and the driver calls that
+    # used: this card says that 5,000 of 24,000 MB are in use, the allocator has 1,024 MB.
+    peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    assert device_use.free_memory("GPU:0") == (1024 << 20) - peak
+    assert device_use.total_memory("GPU:0") == 1024 << 20
+
+
+def test_free_memory_is_unknown_where_the_allocator_keeps_no_account(driver, monkeypatch):
+    def no_account(device):
+        raise ValueError("Allocator stats not available")
+
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", no_account)
+    assert device_use.free_memory("GPU:0") is None
 
 
 def test_a_driver_that_stops_answering_is_absent_with_its_message(driver):
@@ -112,4 +127,3 @@ def test_without_the_library_the_reason_is_kept(monkeypatch):
     monkeypatch.setattr(topology, "read_topology", unknown)
     monkeypatch.setattr(emulation, "active", lambda: None)
     assert DeviceUse(["GPU:0"]).absent == {"GPU:0": "nvidia-ml-py is not installed"}
-    assert device_use.free_memory("GPU:0") is None

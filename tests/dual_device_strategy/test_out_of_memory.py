@@ -1,6 +1,9 @@
 """A device without room: the error says which device, which stage, how much, what to change."""
 
 import pytest
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, on_data_device, out_of_memory
 
 PROGRAM = """
 import tensorflow as tf
@@ -77,7 +80,7 @@ except tf.errors.ResourceExhaustedError as error:
 def test_under_keras_the_names_in_the_message_tell_stage_bytes_and_remedy(run_python):
     done = run_python(KERAS)
     assert (
-        "PREPARING_on_data_device.a_batch_has_40000040_bytes."
+        "PREPARING_on_data_device.a_batch_has_40000040_bytes.if_the_device_is_out_of_memory."
         "make_the_batch_smaller_or_the_front_end_lighter" in done.stdout
     ), done.stdout + done.stderr[-2000:]
     assert "device:GPU:0" in done.stdout
@@ -110,6 +113,99 @@ except tf.errors.ResourceExhaustedError as error:
 def test_in_a_function_the_names_in_the_message_tell_of_batches_that_are_ready(run_python):
     done = run_python(IN_GRAPH)
     assert (
-        "READY_on_model_device.a_batch_has_10000000_bytes."
+        "READY_on_model_device.a_batch_has_10000000_bytes.if_the_device_is_out_of_memory."
         "make_the_batch_smaller_or_use_fewer_slots" in done.stdout
     ), done.stdout + done.stderr[-2000:]
+
+
+def _no_memory_in_python(x):
+    raise MemoryError("the user's own")
+
+
+def _failing_generator():
+    def generate():
+        yield 1.0
+        raise MemoryError("the user's own")
+
+    return tf.data.Dataset.from_generator(generate, output_signature=tf.TensorSpec([]))
+
+
+def _write_on_full_disk(i):
+    with tf.control_dependencies([tf.io.write_file("/dev/full", tf.fill([10], "text")[0])]):
+        return tf.identity(i)
+
+
+_OWN = "the user's own"
+_NOT_A_DEVICE = {
+    "a generator's MemoryError": (_failing_generator, _OWN),
+    "a full disk": (
+        lambda: tf.data.Dataset.range(2).map(_write_on_full_disk),
+        "No space left on device",
+    ),
+    "a front end's MemoryError": (
+        lambda: tf.data.Dataset.range(2).apply(
+            on_data_device(lambda x: tf.numpy_function(_no_memory_in_python, [x], tf.int64))
+        ),
+        _OWN,
+    ),
+    "the host's own memory": (
+        lambda: tf.data.Dataset.range(2).map(lambda x: tf.zeros([1 << 48])),
+        "device:CPU:0",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _NOT_A_DEVICE)
+def test_what_is_exhausted_but_no_devices_memory_is_passed_on_unchanged(case):
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    make, words = _NOT_A_DEVICE[case]
+    iterator = iter(strategy.experimental_distribute_dataset(make()))
+    with pytest.raises(tf.errors.ResourceExhaustedError) as error:
+        for _ in range(2):
+            next(iterator)
+    assert "Out of memory while" not in error.value.message
+    assert words in error.value.message
+
+
+def test_a_memory_error_in_the_step_is_passed_on_unchanged():
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    step = tf.function(lambda x: tf.numpy_function(_no_memory_in_python, [x], tf.float32))
+    with pytest.raises(tf.errors.ResourceExhaustedError) as error:
+        strategy.run(step, args=(tf.ones([]),))
+    assert "Out of memory while" not in error.value.message
+
+
+def test_in_a_function_the_remedy_in_the_names_is_for_devices_out_of_memory_only():
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    dataset = strategy.experimental_distribute_dataset(_failing_generator())
+
+    @tf.function
+    def last(iterator):
+        next(iterator)
+        return next(iterator)
+
+    with pytest.raises(tf.errors.ResourceExhaustedError) as error:
+        last(iter(dataset))
+    assert "use_fewer_slots" not in error.value.message.replace(
+        "if_the_device_is_out_of_memory.make_the_batch_smaller_or_use_fewer_slots", ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "device"),
+    [
+        ("OOM when allocating tensor with shape[9] and type float on {gpu}:1 by allocator a", 1),
+        ("OOM when allocating temporary tensor with shape[9] on {gpu}:0 by allocator a", 0),
+        ("SameWorkerRecvDone unable to allocate output tensor. Key: {gpu}:0;1;{gpu}:1;e;0:0", 1),
+        ("Out of memory while trying to allocate 9 bytes.", "unnamed"),
+        ("Failed to allocate request for 2.00GiB (9B) on device ordinal 0", "unnamed"),
+        ("MemoryError: Unable to allocate 3. GiB for an array with shape (9,)", None),
+        ("Failed to allocate memory for the batch of component 0", None),
+        ("/corpus/0001.wav; Too many open files", None),
+    ],
+)
+def test_the_device_is_the_one_that_tensorflow_names(message, device):
+    gpu = "/job:localhost/replica:0/task:0/device:GPU"
+    error = tf.errors.ResourceExhaustedError(None, None, message.format(gpu=gpu))
+    found = out_of_memory.exhausted_device(error)
+    assert found == (f"{gpu}:{device}" if isinstance(device, int) else device)
