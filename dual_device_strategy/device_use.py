@@ -57,9 +57,11 @@ class DeviceUse:
         self._thread = None
 
     def start(self) -> None:
+        before = {name: len(samples) for name, samples in self.samples.items()}
         self.sample()  # what is before the start is no part of the first share
-        for samples in self.samples.values():
-            samples.clear()
+        for name, samples in self.samples.items():
+            del samples[before[name] :]
+        self._stopped.clear()
         if self._sources and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="device use", daemon=True)
             self._thread.start()

@@ -16,8 +16,11 @@ class MonitorCallback(keras.callbacks.Callback):
         self._call = None
         self._starts_epoch = False
 
+    def on_train_begin(self, logs=None):
+        self._call = None  # of a fit that failed
+
     def on_epoch_begin(self, epoch, logs=None):
-        self._starts_epoch = epoch > 0
+        self._starts_epoch = self._monitor._epochs > 0
         self._first_batch = True
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -30,6 +33,8 @@ class MonitorCallback(keras.callbacks.Callback):
             last = getattr(self._monitor._extended, "last_iterator", lambda: None)()
             if last is not None and last is not self._validation():
                 iterator = last
+            elif last is None and self._monitor._counts and self._distributed():
+                self._monitor._came_too_late()
         self._begun_at = batch
         self._call = self._monitor._begin_call(iterator)
 
@@ -45,6 +50,11 @@ class MonitorCallback(keras.callbacks.Callback):
 
     def on_train_end(self, logs=None):
         self._monitor.close()
+
+    def _distributed(self):
+        """Whether the model is trained under the monitor's strategy."""
+        strategy = getattr(self.model, "distribute_strategy", None)
+        return strategy is not None and strategy.extended is self._monitor._extended
 
     def _validation(self):
         evaluation = getattr(self.model, "_eval_epoch_iterator", None)

@@ -79,7 +79,8 @@ class Monitor:
     ):
         strategy = strategy or tf.distribute.get_strategy()
         self._extended = strategy.extended
-        if hasattr(self._extended, "counts_arrivals"):
+        self._counts, self._too_late = hasattr(self._extended, "counts_arrivals"), False
+        if self._counts:
             self._extended.counts_arrivals = True
         self._times = StepTimes(first_steps, window)
         self._noted: list[tuple[float, float, bool]] = []  # steps of which no figures are made yet
@@ -113,6 +114,7 @@ class Monitor:
 
     def batches(self, dataset: Iterable) -> Iterator:
         """The batches of one epoch of a dataset, or of an iterator, watched."""
+        self._reopen()
         iterator = iter(dataset)
         arrivals = self._arrivals_of(iterator)
         clock, noted, sample_every = time.perf_counter, self._noted, self._sample_every
@@ -190,15 +192,25 @@ class Monitor:
         return report(self.summary())
 
     def close(self) -> str:
-        """Ends the measurement, completes the files, and returns the final report."""
+        """Ends the measurement, completes the files, and returns the final report.
+
+        Used again, the monitor goes on with its figures and its files.
+        """
         if self._closed is None:
             self._use.stop()
             self._note_steps()
             self._write()
             summary = self.summary()
             self._files.close(summary)
-            self._closed = report(summary)
+            self._closed, self._closed_at = report(summary), time.perf_counter()
         return self._closed
+
+    def _reopen(self):
+        if self._closed is not None:
+            self._closed = None
+            self._started += time.perf_counter() - self._closed_at
+            self._files.reopen()
+            self._use.start()
 
     def __enter__(self):
         return self
@@ -212,9 +224,21 @@ class Monitor:
         """The counts that go on, if it is the iterator of before."""
         if self._arrivals is None or not self._arrivals.counts_of(iterator):
             self._arrivals = Arrivals.of(iterator)
+            if self._arrivals is None and self._counts and hasattr(iterator, "progress"):
+                self._came_too_late()
         return self._arrivals
 
+    def _came_too_late(self):
+        """Nothing counts this dataset's batches, and no advice follows from their absence."""
+        self._too_late = True
+        self._warn(
+            "too late",
+            "the Monitor was made after the dataset was distributed, so no READY batches are "
+            "counted and it cannot be said what is waited for: make the Monitor first",
+        )
+
     def _begin_call(self, iterator=None):
+        self._reopen()
         if iterator is not None:
             self._arrivals_of(iterator)
         sample = None
@@ -294,6 +318,8 @@ class Monitor:
             host_wait_share=self._arrivals.host_wait_share() if self._arrivals else None,
             data_busy=busy,
         )
+        if self._too_late:
+            stage = None
         for warning in diagnosis.warnings(recent, stage):
             self._warn(warning.cause, warning.text)
 

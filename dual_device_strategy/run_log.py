@@ -27,6 +27,7 @@ class RunLog:
     """Writes one; each line is complete in the file as soon as it is written."""
 
     def __init__(self, path: str | Path, header: dict):
+        self._path = path
         self._file: IO[str] = open(path, "w")  # noqa: SIM115, it stays open while the run lasts
         self.write({"format": FORMAT, "version": VERSION, **header})
 
@@ -34,8 +35,16 @@ class RunLog:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 
-    def close(self) -> None:
+    def close(self, summary: dict) -> None:
+        self._end = self._file.tell()
+        self.write({"summary": summary})
         self._file.close()
+
+    def reopen(self) -> None:
+        """Goes on behind the last line of figures; the summary is written anew at the end."""
+        self._file = open(self._path, "r+")  # noqa: SIM115
+        self._file.seek(self._end)
+        self._file.truncate()
 
 
 class RunFiles:
@@ -43,7 +52,8 @@ class RunFiles:
 
     def __init__(self, json_file: str | Path | None, log_dir: str | Path | None, header: dict):
         self._log = RunLog(json_file, header) if json_file else None
-        self._writer = tf.summary.create_file_writer(str(log_dir)) if log_dir else None
+        self._log_dir = str(log_dir) if log_dir else None
+        self._writer = self._new_writer()
 
     def write(self, step: int, seconds: float, values: dict[str, float | None]) -> None:
         if self._log:
@@ -59,10 +69,17 @@ class RunFiles:
 
     def close(self, summary: dict) -> None:
         if self._log:
-            self._log.write({"summary": summary})
-            self._log.close()
+            self._log.close(summary)
         if self._writer:
             self._writer.close()
+
+    def reopen(self) -> None:
+        if self._log:
+            self._log.reopen()
+        self._writer = self._new_writer()
+
+    def _new_writer(self):
+        return tf.summary.create_file_writer(self._log_dir) if self._log_dir else None
 
 
 def read(path: str | Path) -> tuple[dict, list[dict], dict]:

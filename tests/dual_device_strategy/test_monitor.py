@@ -220,6 +220,67 @@ def test_keras_fit_has_the_same_figures_per_call(steps_per_execution, tmp_path):
         assert "inside a tf.function" in watched.close()
 
 
+def test_a_second_fit_goes_on_with_the_figures_and_files_of_the_first(tmp_path):
+    strategy = DataModelSplitStrategy("GPU:1", "GPU:0")
+    with strategy.scope():
+        model = keras.Sequential([keras.Input([4]), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    data = tf.data.Dataset.from_tensors((tf.ones([8, 4]), tf.ones([8, 1]))).repeat(12)
+    file, logs = tmp_path / "run.jsonl", tmp_path / "tb"
+    watched = Monitor(strategy, json_file=file, log_dir=logs, write_seconds=0)
+    for fits in (1, 2):
+        model.fit(data, verbose=0, callbacks=[watched.callback()])
+        _, lines, summary = run_log.read(file)  # complete after every fit
+        assert lines[-1]["step"] == 12 * fits
+        assert summary["epochs"] == fits
+        # The first five steps are apart, and the first of the second fit, which is an epoch's.
+        assert summary["steps"] == 7 + 11 * (fits - 1)
+    assert watched.close().startswith("Monitor: 18 steady steps")
+
+
+def test_a_closed_monitor_measures_again_when_it_is_used_again(tmp_path):
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    file = tmp_path / "run.jsonl"
+    watched = Monitor(strategy, json_file=file, first_steps=1)
+    dataset = strategy.experimental_distribute_dataset(made(10))
+    for count in (9, 18):
+        for _ in watched.batches(dataset):
+            pass
+        watched.close()
+        assert run_log.read(file)[2]["steps"] == count
+    iterator = iter(dataset)
+    with watched.call(iterator):
+        next(iterator)
+    watched.close()
+    assert run_log.read(file)[2]["steps"] == 19
+
+
+@pytest.mark.parametrize("loop", ["batches", "call", "fit"])
+def test_a_monitor_made_after_distributing_says_so_and_gives_no_advice_on_waiting(loop, caplog):
+    strategy = DataModelSplitStrategy("GPU:1", "GPU:0")
+    pairs = tf.data.Dataset.from_tensors((tf.ones([8, 4]), tf.ones([8, 1]))).repeat(40)
+    slow = pairs.apply(on_data_device(lambda x, y: (emulation.timed(x, ms=5), y)))
+    dataset = strategy.experimental_distribute_dataset(slow)
+    watched = Monitor(strategy, write_seconds=0)
+    if loop == "batches":
+        for _ in watched.batches(dataset):
+            pass
+    elif loop == "call":
+        iterator = iter(dataset)
+        for _ in range(40):
+            with watched.call(iterator):
+                next(iterator)
+    else:
+        with strategy.scope():
+            model = keras.Sequential([keras.Input([4]), keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+        model.fit(dataset, verbose=0, callbacks=[watched.callback()])
+    (text,) = [text for text in watched.warnings if "after" in text]
+    assert text.startswith("the Monitor was made after the dataset was distributed")
+    assert not [text for text in watched.warnings if "DataModelSplitStrategy" in text]
+    assert "READY      not counted" in watched.close()
+
+
 @pytest.mark.timing
 def test_calls_of_many_steps_are_counted_as_steps():
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
