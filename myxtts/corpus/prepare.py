@@ -108,6 +108,7 @@ def prepare(
                 f"{max_rejected:.0%}: {summary.commonest_reasons()}; see {prepared}/rejected.tsv, "
                 "or allow more with --max_rejected"
             )
+        summary.check_letters(f"the corpus {root}")
         manifest.save_description(prepared, way, corpus_format.name, settings)
         write_whole(prepared / "summary.txt", f"{summary}\n")
         accepted.publish()

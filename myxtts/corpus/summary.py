@@ -5,7 +5,7 @@ import dataclasses
 
 from myxtts.corpus.clips import Clip
 from myxtts.corpus.formats import Row
-from myxtts.text.alphabets import outside_alphabet
+from myxtts.text.alphabets import LetterCount, outside_alphabet
 from myxtts.text.normalise import normalise
 
 _EDGES = (0.5, 1, 2, 3, 4, 6, 8, 10, 12, 15, 20, 30)
@@ -24,6 +24,7 @@ class Summary:
     languages: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     lengths: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     characters: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    letters: dict[str, LetterCount] = dataclasses.field(default_factory=dict)
     rejected: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
     def add(self, row: Row, clip: Clip) -> None:
@@ -35,7 +36,14 @@ class Summary:
         self.languages[row.language] += clip.samples
         seconds = clip.samples / self.sample_rate
         self.lengths[sum(seconds >= edge for edge in _EDGES)] += 1
-        self.characters.update(outside_alphabet(normalise(row.text, row.language), row.language))
+        text = normalise(row.text, row.language)
+        self.characters.update(outside_alphabet(text, row.language))
+        self.letters.setdefault(row.language, LetterCount(row.language)).add(text)
+
+    def check_letters(self, corpus: str) -> None:
+        """UserError if texts are in another script than their language's."""
+        for letters in self.letters.values():
+            letters.check(corpus)
 
     def reject(self, reason: str) -> None:
         self.rejected[reason] += 1

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 from myxtts import UserError
+from myxtts.text.alphabets import LetterCount
 from myxtts.text.normalise import normalise
 
 # After an end mark and whatever closes with it; or after ideographic ones, which no space follows.
@@ -19,15 +20,19 @@ def split_text(
 
     A sentence that is too long is parted at commas and the like, then between words, then
     anywhere. What holds no letter or digit says nothing and is left out; when nothing is left,
-    UserError says so.
+    UserError says so. So it does of a text in another script than the language's.
     """
     pieces = []
+    letters = LetterCount(language)
     for line in text.splitlines():
-        for sentence in _parts(normalise(line, language), _SENTENCE):
+        normal = normalise(line, language)
+        letters.add(normal)
+        for sentence in _parts(normal, _SENTENCE):
             pieces += _fitting(sentence, lambda part: tokens_of(part) <= max_tokens, _BORDERS)
     pieces = [piece.strip() for piece in pieces if any(c.isalnum() for c in piece)]
     if not pieces:
         raise UserError(f"the text {text!r} holds nothing to say; give words to speak")
+    letters.check(f"the text {shortened(text)!r}")
     return pieces
 
 
@@ -55,6 +60,11 @@ def _fitting(text: str, fits: Callable[[str], bool], borders) -> list[str]:
             *whole, held = _fitting(part, fits, finer)
             pieces += whole
     return [*pieces, held]
+
+
+def shortened(text: str, most: int = 40) -> str:
+    """The beginning of a long text, for a message."""
+    return text if len(text) <= most else f"{text[:most].rstrip()}..."
 
 
 def _parts(text: str, border: re.Pattern) -> list[str]:

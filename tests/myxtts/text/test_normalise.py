@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from myxtts.text.alphabets import outside_alphabet
+from myxtts import UserError
+from myxtts.text.alphabets import LetterCount, outside_alphabet
 from myxtts.text.languages import find_language
 from myxtts.text.normalise import normalise
 
@@ -160,3 +161,53 @@ def test_characters_outside_the_alphabet_are_found():
     assert outside_alphabet("naïve 7 ©", "en-gb") == ["ï", "7", "©"]
     assert outside_alphabet("گچپژ‌ می‌خواهم؟ ي", "fa") == ["ي"]
     assert outside_alphabet("любой texte", "xx") == []
+
+
+def check(language, text):
+    LetterCount(language, normalise(text, language)).check("the text")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "fitting"),
+    [
+        ("en", "سلام دنیا، حال شما چطور است؟", "fa"),
+        ("en-GB", "Это русский текст.", "ru"),
+        ("en", "ab абв", "no one"),
+        ("fa", "this is English", "en, "),
+        ("ru", "日本語 текст 日本語", "no one"),
+    ],
+)
+def test_a_text_in_another_script_is_refused_and_its_languages_are_named(language, text, fitting):
+    with pytest.raises(UserError, match="written in another script; name its language") as refused:
+        check(language, text)
+    remedy = str(refused.value).partition("--language")[2]
+    assert remedy == "" if fitting == "no one" else f"the letters are those of {fitting}" in remedy
+
+
+def test_some_letters_outside_the_alphabet_are_a_warning_with_their_count(caplog):
+    check("en", "I met Łukasz, Иван and Jürgen in the afternoon.")
+    check("en", "I met Łukasz, Иван and Jürgen in the afternoon.")
+    assert [record.getMessage() for record in caplog.records] == [
+        "the text has 6 of 37 letters outside the alphabet of 'en' (ł, и, в, а, н); check its "
+        "language and its spelling"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "A naïve word in a text of many others, and no more of them."),
+        ("en", "1234 !? 5"),
+        ("xx", "любой текст"),
+        ("fa", "سلام"),
+        ("en", ""),
+    ],
+)
+def test_other_texts_are_said_without_a_word(language, text, caplog):
+    check(language, text)
+    assert not caplog.records
+
+
+def test_accents_are_no_other_script(caplog):
+    check("en", "Éèà ôö")
+    assert "5 of 5 letters" in caplog.text

@@ -58,3 +58,8 @@ def test_a_text_without_words_is_refused_in_one_sentence(text):
     with pytest.raises(UserError, match="holds nothing to say") as refused:
         split(text)
     assert "\n" not in str(refused.value)
+
+
+def test_a_text_in_another_script_is_refused():
+    with pytest.raises(UserError, match=r"'en' .*another script; name its language"):
+        split("سلام دنیا. " * 20, "en")
