@@ -10,10 +10,16 @@ from dual_device_strategy import emulation
 from dual_device_strategy.devices import Devices, configure_devices
 
 _DATA_GPU = flags.DEFINE_integer(
-    "data_gpu", None, "Physical index of the GPU that prepares batches; chosen if left out."
+    "data_gpu",
+    None,
+    "Physical index of the GPU that prepares batches, as in list_physical_devices (not the "
+    "logical number in the name GPU:0 that the strategy uses); chosen if left out.",
 )
 _MODEL_GPU = flags.DEFINE_integer(
-    "model_gpu", None, "Physical index of the GPU that trains the model; chosen if left out."
+    "model_gpu",
+    None,
+    "Physical index of the GPU that trains the model; chosen if left out: the card with more "
+    "memory, then the faster one, else the lower index.",
 )
 _DATA_GPU_MEMORY_MB = flags.DEFINE_integer(
     "data_gpu_memory_mb", None, "Memory limit of the data GPU in MB; without it memory grows."
@@ -22,7 +28,7 @@ _MODEL_GPU_MEMORY_MB = flags.DEFINE_integer(
     "model_gpu_memory_mb", None, "Memory limit of the model GPU in MB; without it memory grows."
 )
 _EMULATE_GPUS = flags.DEFINE_integer(
-    "emulate_gpus", None, "Run on so many emulated GPUs, on a machine that has none."
+    "emulate_gpus", None, "Number of GPUs to emulate, on a machine that has none."
 )
 
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy import compat
+from dual_device_strategy import choosing, compat
 
 
 def device_pair(data_device, model_device) -> tuple[str, str]:
@@ -17,9 +17,7 @@ def device_pair(data_device, model_device) -> tuple[str, str]:
             f"name both, or neither to have them chosen from {_names(gpus + cpus)}"
         )
     if data_device is None:
-        pair = (gpus if len(gpus) > 1 else cpus[:1] + gpus if gpus else cpus)[:2]
-        data_device, model_device = (device.name for device in (pair * 2)[:2])
-        origin = "chosen"
+        data_device, model_device, origin = _chosen(gpus, cpus)
     else:
         origin = "asked for"
     data_device = _existing("data_device", data_device, gpus + cpus)
@@ -37,6 +35,21 @@ def device_pair(data_device, model_device) -> tuple[str, str]:
             _short(data_device),
         )
     return data_device, model_device
+
+
+def _chosen(gpus, cpus):
+    """The names of both devices, and the rule that chose them."""
+    if len(gpus) < 2:
+        pair = (cpus[:1] + gpus if gpus else cpus * 2)[:2]
+        seen = "one GPU" if gpus else "no GPU"
+        return *(device.name for device in pair), f"chosen: TensorFlow sees {seen}"
+    visible = tf.config.get_visible_devices("GPU")
+    if len(visible) != len(gpus):
+        return gpus[1].name, gpus[0].name, "chosen: the lower index trains, of parts of one card"
+    # Logical GPUs are the visible ones in physical order.
+    physical = [tf.config.list_physical_devices("GPU").index(gpu) for gpu in visible[:2]]
+    pair, rule = choosing.data_and_model(*physical)
+    return *(gpus[physical.index(index)].name for index in pair), f"chosen: {rule}"
 
 
 def _existing(argument: str, device: str, available) -> str:

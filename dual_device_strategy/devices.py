@@ -6,7 +6,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy import compat, emulation, topology
+from dual_device_strategy import choosing, compat, emulation, topology
 
 # Set, it decides for every GPU of the process whether memory grows, whatever the program asks.
 GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
@@ -19,7 +19,8 @@ class Device:
     Attributes:
       role: "data" or "model".
       logical: the name in this program, such as "GPU:1".
-      physical: the index in `tf.config.list_physical_devices` of its kind.
+      physical: the index in `tf.config.list_physical_devices` of its kind, which `data_gpu` and
+        `model_gpu` count by.
       name: what the hardware calls itself, or what stands in for it.
       memory: the memory policy in words.
     """
@@ -76,14 +77,18 @@ def configure_devices(
         devices = configure_devices(data_gpu=1, model_gpu=0)
         strategy = DataModelSplitStrategy(devices.data_device, devices.model_device)
 
-    Indices are physical ones, as in `tf.config.list_physical_devices("GPU")` (which counts only
-    what CUDA_VISIBLE_DEVICES leaves).  Just the two named GPUs become visible, and TensorFlow
-    numbers them in physical order whatever the order asked for: above, the data device is
-    "GPU:1" and the model device "GPU:0"; of 3 and 2 in a machine of four, GPU 3 is "GPU:1".
+    `data_gpu` and `model_gpu` are physical indices, as in `tf.config.list_physical_devices("GPU")`
+    (which counts only what CUDA_VISIBLE_DEVICES leaves).  `devices.data_device` and
+    `devices.model_device`, which the strategy takes, are the logical names those GPUs get in this
+    program.  The two differ because only the chosen GPUs become visible, and TensorFlow numbers
+    the visible ones from 0, in physical order: `configure_devices(data_gpu=3, model_gpu=2)` on a
+    machine of four makes physical GPU 3 "GPU:1" and physical GPU 2 "GPU:0".
 
-    Without indices: of two or more GPUs the pair with the better link where nvidia-ml-py tells
-    (NVLink, then the same PCIe switch, then the same socket), else the first two; with one GPU,
-    data on the host CPU; with none, two logical CPUs.
+    Without indices, two GPUs are chosen: of more than two, the pair with the best link where
+    nvidia-ml-py knows the links (NVLink, then the same PCIe switch, then the same socket), else
+    the first two.  The card with more memory trains; of equal ones the faster; where they are
+    alike, or unknown, the lower index, which is TensorFlow's default device GPU:0.  With one GPU,
+    data is prepared on the host CPU; with none, there are two logical CPUs.  The reason is logged.
 
     Memory grows as it is needed, unless a limit in megabytes is given for a device.  TensorFlow
     drops memory growth from all GPUs once one has a limit, unless TF_FORCE_GPU_ALLOW_GROWTH is
@@ -144,6 +149,13 @@ def _choose(gpus):
         return (None, None), "two logical CPUs because TensorFlow sees no GPU"
     if len(visible) == 1:
         return (None, visible[0]), "data on the host CPU because TensorFlow sees one GPU"
+    chosen, reason = _two_of(visible)
+    pair, rule = choosing.data_and_model(*chosen)
+    return pair, f"{reason}; {rule}"
+
+
+def _two_of(visible):
+    """Two of the physical GPUs, and why these."""
     first_two = tuple(sorted(visible)[:2])
     if len(visible) == 2:
         return first_two, "the two GPUs there are"

@@ -19,7 +19,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
 
     Made for two GPUs and an input pipeline that keeps the first one waiting:
 
-    >>> strategy = DataModelSplitStrategy("CPU:1", "CPU:2")     # or "GPU:0", "GPU:1"
+    >>> strategy = DataModelSplitStrategy("CPU:1", "CPU:2")     # or "GPU:1", "GPU:0"
     >>> with strategy.scope():
     ...     weight = tf.Variable(2.0)                           # on the model device
     ...     with data_scope():
@@ -65,10 +65,13 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     `experimental_place_dataset_on_device` is refused: datasets are on the host.
 
     Args:
-      data_device: where input iterators and feature extraction live, such as "GPU:0".
-      model_device: where variables live and steps run, such as "GPU:1".  With neither given:
-        GPU:0 and GPU:1; with one GPU the host and GPU:0; without any, the first two logical
-        CPUs.  The choice is logged.
+      data_device: where input iterators and feature extraction live, by its logical name in this
+        program, such as "GPU:1" (`configure_devices(data_gpu=...)` takes physical indices and
+        returns these names).
+      model_device: where variables live and steps run, such as "GPU:0".  With neither given, the
+        data is on GPU:1 and the model on GPU:0, TensorFlow's default device, unless GPU:1 is the
+        card with more memory or, at equal memory, the faster one; with one GPU the data is on the
+        host; without any, the two are the first logical CPUs.  The choice is logged.
       slots: at most so many batches exist beyond the host, at least 2.  "auto" begins with 3 and
         chooses anew whenever a dataset is iterated again, never inside an epoch: the smallest
         number up to 8 that hides the jitter measured in the epoch before and fits into the model

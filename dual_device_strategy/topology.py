@@ -17,6 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 
 
+_MULTIPROCESSORS, _CLOCK_KHZ = 16, 13  # of CUdevice_attribute
+
+
 class UnknownTopologyError(Exception):
     """The driver could not be asked; the message says why, in a clause."""
 
@@ -102,6 +105,14 @@ class Topology:
         return min(itertools.combinations(sorted(among), 2), key=rank)
 
 
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """What a GPU has to offer: memory in bytes, and compute as multiprocessors times MHz."""
+
+    memory: int
+    compute: int
+
+
 def read_driver() -> Driver:
     """Asks the driver for its GPUs; UnknownTopologyError says why where it cannot be asked."""
     with _management_library() as nvml:
@@ -161,6 +172,23 @@ def cuda_bus_ids() -> tuple[str, ...]:
         _check_cuda(cuda.cuDeviceGetPCIBusId(text, len(text), device), "cuDeviceGetPCIBusId")
         addresses.append(_normal_bus_id(text.value))
     return tuple(addresses)
+
+
+def cards() -> tuple[Card, ...]:
+    """The memory and compute of the GPUs that CUDA gives this process, in TensorFlow's order."""
+    cuda = _cuda_driver()
+    found = []
+    for device in range(len(cuda_bus_ids())):
+        memory = ctypes.c_size_t()
+        _check_cuda(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device), "cuDeviceTotalMem")
+        figures = []
+        for attribute in (_MULTIPROCESSORS, _CLOCK_KHZ):
+            value = ctypes.c_int()
+            result = cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+            _check_cuda(result, "cuDeviceGetAttribute")
+            figures.append(value.value)
+        found.append(Card(memory.value, figures[0] * figures[1] // 1000))
+    return tuple(found)
 
 
 def peer_access(a: int, b: int) -> bool:

@@ -211,8 +211,7 @@ def ended(run_commands, tmp_path_factory):
     whole, cut = folder / "whole.jsonl", folder / "cut.jsonl"
     log = RunLog(whole, {"slots": 3})
     log.write({"step": 20, "seconds": 1.5, "step_ms": 20.0, "variation": 0.1, "wait_share": 0.0})
-    log.write({"summary": {"steps": 40, "step_ms": 20.5, "variation": 0.1, "total_seconds": 3.0}})
-    log.close()
+    log.close({"steps": 40, "step_ms": 20.5, "variation": 0.1, "total_seconds": 3.0})
     lines = whole.read_text().splitlines(keepends=True)
     cut.write_text("".join(lines[:2]) + lines[2][:30])
     (folder / "foreign.jsonl").write_text('{"loss": 1.0}\n')

@@ -25,12 +25,15 @@ def test_devices_can_be_named_in_every_form_tensorflow_knows(data, model):
     assert [short(d) for d in extended.worker_devices] == ["GPU:1"]
 
 
-def test_without_names_two_gpus_are_taken_and_the_choice_is_logged(caplog):
+def test_without_names_the_model_is_on_gpu_0_the_data_on_gpu_1_and_the_rule_is_logged(caplog):
     with caplog.at_level("INFO", "absl"):
         extended = DataModelSplitStrategy().extended
-    assert short(extended.data_device) == "GPU:0"
+    assert short(extended.data_device) == "GPU:1"
     lines = [record.getMessage() for record in caplog.records]
-    assert lines == ["DataModelSplitStrategy: data device GPU:0, model device GPU:1 (chosen)"]
+    assert lines == [
+        "DataModelSplitStrategy: data device GPU:1, model device GPU:0 "
+        "(chosen: the cards are alike: the lower index trains)"
+    ]
 
 
 CHOICE = """
@@ -46,6 +49,13 @@ print(e.data_device[-5:], e.worker_devices[0][-5:])
     "setup, chosen",
     [
         ("emulation.start(gpus=1)", "CPU:0 GPU:0"),
+        ("emulation.start(gpus=2, memory_mb=[512, 1024])", "GPU:0 GPU:1"),
+        (
+            "emulation.start(gpus=3, memory_mb=[64, 128, 64]);"
+            "gpus = tf.config.list_physical_devices('GPU');"
+            "tf.config.set_visible_devices(gpus[1:], 'GPU')",
+            "GPU:1 GPU:0",
+        ),
         (
             "tf.config.set_logical_device_configuration(tf.config.list_physical_devices('CPU')[0],"
             "[tf.config.LogicalDeviceConfiguration()] * 2)",
@@ -54,7 +64,9 @@ print(e.data_device[-5:], e.worker_devices[0][-5:])
         ("", "CPU:0 CPU:0"),
     ],
 )
-def test_without_two_gpus_the_next_best_pair_is_chosen(run_python, setup, chosen):
+def test_the_larger_card_trains_and_without_two_gpus_the_next_best_pair_is_chosen(
+    run_python, setup, chosen
+):
     done = run_python(CHOICE.format(setup=setup))
     assert done.stdout.strip() == chosen, done.stderr
     turns = "will take turns" in done.stderr

@@ -83,7 +83,10 @@ print(json.dumps(said))
 """,
     )
     assert said.pop("unchanged") == 4
-    assert said.pop("chosen").endswith("; the first two of 4: emulated links are all alike")
+    assert said.pop("chosen").endswith(
+        "; the first two of 4: emulated links are all alike; the cards are alike: the lower index "
+        "trains"
+    )
     assert said.pop("no growth").count("all memory, by TF_FORCE_GPU_ALLOW_GROWTH=false") == 2
     assert {code for code, _ in said.values()} == {1}
     said = {mistake: sentence for mistake, (_, sentence) in said.items()}
@@ -223,15 +226,17 @@ print(json.dumps(result))
         FAKE_NVML=json.dumps(layout),
         PYTHONPATH=os.pathsep.join([str(HERE / "fake_driver"), str(HERE.parent.parent)]),
     )
-    assert "data device GPU:0 (physical GPU 0," in result["linked"]
-    assert "model device GPU:1 (physical GPU 2," in result["linked"]
-    assert result["linked"].endswith("the pair of 4 with the best link, NVLink")
+    assert "data device GPU:1 (physical GPU 2," in result["linked"]
+    assert "model device GPU:0 (physical GPU 0," in result["linked"]
+    # Here is no CUDA driver to ask for memory and speed.
+    trains = "; the lower index trains: the cards are unknown, the CUDA driver library"
+    assert f"the pair of 4 with the best link, NVLink{trains}" in result["linked"]
     assert "(physical GPU 0," in result["unmatched"] and "(physical GPU 1," in result["unmatched"]
-    assert result["unmatched"].endswith(
+    assert (
         "the first two of 4: topology unknown, nvidia-ml-py lists no GPU at PCI address "
-        "0000:50:00.0, 0000:40:00.0, 0000:30:00.0, 0000:20:00.0"
-    )
-    assert result["left visible"].endswith("the two GPUs there are")
+        f"0000:50:00.0, 0000:40:00.0, 0000:30:00.0, 0000:20:00.0{trains}"
+    ) in result["unmatched"]
+    assert f"the two GPUs there are{trains}" in result["left visible"]
 
 
 def test_one_gpu_trains_and_the_host_cpu_prepares(answers):

@@ -10,7 +10,7 @@ def test_the_example_trains_to_the_same_loss_with_and_without_the_strategy(run_p
     assert done.returncode == 0, done.stderr[-2000:]
     losses = re.findall(r"loss (\d+\.\d+)", done.stdout)
     assert len(losses) == 2 and abs(float(losses[0]) - float(losses[1])) < 1e-3
-    assert "front end on GPU:0, step on GPU:1" in done.stdout
+    assert "front end on GPU:1, step on GPU:0" in done.stdout
     assert "emulated" in done.stdout
 
 

@@ -130,9 +130,7 @@ def test_mixed_precision_gives_the_same_numbers(policy):
             model = keras.Sequential(
                 [keras.layers.Flatten(), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)]
             )
-            model.compile(
-                "adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            )
+            model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
             history = model.fit(dataset(), epochs=2, verbose=0).history
             scale = getattr(model.optimizer, "dynamic_scale", None)
         scale = 0.0 if scale is None else keras.ops.convert_to_numpy(scale)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dual_device_strategy import topology
+from dual_device_strategy import choosing, emulation, topology
 from dual_device_strategy.topology import Link
 
 FAKE_DRIVER = Path(__file__).parent / "fake_driver"
@@ -124,3 +124,33 @@ def test_a_machine_without_the_cuda_driver_library_is_told_apart(machine, monkey
     monkeypatch.setattr(topology.ctypes, "CDLL", missing)
     with pytest.raises(topology.UnknownTopologyError, match=r"libcuda.so.1 was not found"):
         topology.read_topology()
+
+
+@pytest.mark.parametrize(
+    ("memory", "multiprocessors", "data", "model", "rule"),
+    [
+        ("24576,24576", "64,64", 1, 0, "the cards are alike: the lower index trains"),
+        ("24576,49152", "64,64", 0, 1, "the card with more memory trains"),
+        ("49152,24576", "64,128", 1, 0, "the card with more memory trains"),
+        ("24576,24500", "64,128", 0, 1, "the faster card trains"),
+    ],
+)
+def test_the_larger_then_the_faster_card_trains(
+    machine, monkeypatch, memory, multiprocessors, data, model, rule
+):
+    monkeypatch.setattr(emulation, "active", lambda: None)
+    machine({"gpus": FOUR[:2]})
+    monkeypatch.setenv("FAKE_CUDA_MEMORY_MB", memory)
+    monkeypatch.setenv("FAKE_CUDA_MULTIPROCESSORS", multiprocessors)
+    assert choosing.data_and_model(0, 1) == ((data, model), rule)
+    assert choosing.data_and_model(1, 0) == ((data, model), rule)
+
+
+def test_of_unknown_cards_the_lower_index_trains_and_the_reason_is_said(machine, monkeypatch):
+    monkeypatch.setattr(emulation, "active", lambda: None)
+    machine({"gpus": FOUR[:2]}, cuda_order=[])
+    pair, rule = choosing.data_and_model(2, 1)
+    assert pair == (2, 1)
+    assert rule.startswith("the lower index trains: the cards are unknown, the CUDA driver's")
+    machine({"gpus": FOUR[:2]})
+    assert choosing.data_and_model(1, 2)[1].endswith("CUDA lists 2, TensorFlow more")
