@@ -12,14 +12,14 @@ from dual_device_strategy.devices import Devices, configure_devices
 _DATA_GPU = flags.DEFINE_integer(
     "data_gpu",
     None,
-    "Physical index of the GPU that prepares batches, as in list_physical_devices (not the "
-    "logical number in the name GPU:0 that the strategy uses); chosen if left out.",
+    "Physical index of the GPU that prepares batches, as tf.config.list_physical_devices "
+    "counts, not the logical number in a name such as GPU:0; chosen if left out.",
 )
 _MODEL_GPU = flags.DEFINE_integer(
     "model_gpu",
     None,
-    "Physical index of the GPU that trains the model; chosen if left out: the card with more "
-    "memory, then the faster one, else the lower index.",
+    "Physical index of the GPU that trains the model; chosen if left out: the card with "
+    "more memory, then the faster one, else the lower index.",
 )
 _DATA_GPU_MEMORY_MB = flags.DEFINE_integer(
     "data_gpu_memory_mb", None, "Memory limit of the data GPU in MB; without it memory grows."

@@ -16,7 +16,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 
-
 _MULTIPROCESSORS, _CLOCK_KHZ = 16, 13  # of CUdevice_attribute
 
 
