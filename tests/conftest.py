@@ -17,6 +17,13 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import emulation
+from tests.speech import (  # noqa: F401 -- fixtures
+    finished_run,
+    prepared_directory,
+    recordings,
+    spoken_corpus,
+    spoken_directory,
+)
 from tests.warm_processes import WarmProcesses
 
 ROOT = Path(__file__).resolve().parent.parent

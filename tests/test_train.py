@@ -74,18 +74,31 @@ def losses(run: Path) -> list[tuple]:
     return [(line["stage"], line["step"], line["loss"]) for line in lines]
 
 
+def stages(run: Path) -> list[str]:
+    """Whose losses are written there, in their order."""
+    return list(dict.fromkeys(stage for stage, _, _ in losses(run)))
+
+
 @pytest.mark.slow
-def test_the_strategies_and_runs_that_were_interrupted_twice_give_the_same_losses(
+def test_a_run_that_was_interrupted_ends_as_if_it_was_not_and_its_voice_speaks(
     command, speech, copied_speech, run_python
 ):
-    """With deterministic ops; and the run directory explains itself, and the voice speaks. Another
-    corpus is refused there, although nothing is left to train."""
-    flags = [f"--train_data={speech}", *SMALL, "--max_steps=18", "--deterministic"]
-    out, err = command.run(*flags, "--checkpoint_dir=split")
-    run = command.place / "split"
-    wanted = losses(run)
-    assert [stage for stage, step, _ in wanted if step == 0] == ["tokenizer", "gpt", "vocoder"]
-    assert len(wanted) == 18
+    """Its losses are those of another strategy that nobody interrupted. The run directory explains
+    itself, and refuses another corpus although nothing is left to train."""
+    flags = [f"--train_data={speech}", *SMALL, "--max_steps=30", "--deterministic"]
+    run = command.place / "voice"
+    process = command.start(*flags, f"--checkpoint_dir={run}")
+    _wait_for_steps(process, run / "steps.jsonl", 2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err[-2000:]
+    assert "saved after SIGINT; to continue:" in out
+    assert 2 <= len(losses(run)) < 30
+    again = shlex.split(out.strip().splitlines()[-1])
+    assert again[1:] == [str(ROOT / "train.py"), *flags, f"--checkpoint_dir={run}"]
+    out, err = command.run(f"--flagfile={run}/flags.txt")
+    found = losses(run)
+    assert len(found) == 30 and stages(run) == ["tokenizer", "gpt", "vocoder"]
     assert err.count("data device CPU:0") >= 1 and "Traceback" not in err
 
     for name in ("report.md", "loss.png", "config.json", "vocabulary.json", "steps.jsonl"):
@@ -110,37 +123,25 @@ def test_the_strategies_and_runs_that_were_interrupted_twice_give_the_same_losse
     lines = (copied_speech / "metadata.csv").read_text().splitlines(keepends=True)
     (copied_speech / "metadata.csv").write_text("".join(lines[:-3]))
     _, err = command.run(
-        f"--train_data={copied_speech}", *SMALL, "--max_steps=18", "--checkpoint_dir=split", code=1
+        f"--train_data={copied_speech}", *SMALL, "--max_steps=30", "--checkpoint_dir=voice", code=1
     )
     assert f"error: {run} was begun on other clips than these; give the flags in" in err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
-    for strategy in ("one_device", "mirrored"):
-        command.run(*flags, f"--strategy={strategy}", f"--checkpoint_dir={strategy}")
-        assert losses(command.place / strategy) == wanted
-
-    stopped = command.place / "stopped"
-    for steps in (3, 9):
-        process = command.start(*flags, f"--checkpoint_dir={stopped}")
-        _wait_for_steps(process, stopped / "steps.jsonl", steps)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=300)
-        assert process.returncode == 0, err[-2000:]
-        assert "saved after SIGINT; to continue:" in out
-        assert len(losses(stopped)) < 18
-        again = shlex.split(out.strip().splitlines()[-1])
-        assert again[1:] == [str(ROOT / "train.py"), *flags, f"--checkpoint_dir={stopped}"]
-    command.run(f"--flagfile={stopped}/flags.txt")
-    assert losses(stopped) == wanted
+    # The other stages under the other strategies: tests/myxtts/training/test_trainer.py.
+    steps = sum(stage == "tokenizer" for stage, _, _ in found)
+    flags += ["--strategy=mirrored", "--stage=tokenizer", f"--max_steps={steps}"]
+    command.run(*flags, "--checkpoint_dir=mirrored")
+    assert losses(command.place / "mirrored") == found[:steps]
 
 
 def _wait_for_steps(process, path: Path, steps: int) -> None:
-    for _ in range(3000):
+    for _ in range(15_000):
         with contextlib.suppress(FileNotFoundError):
             if path.read_text().count("\n") >= steps:
                 return
         assert process.poll() is None, process.communicate()[1][-3000:]
-        time.sleep(0.1)
+        time.sleep(0.02)
     raise AssertionError(f"{steps} steps were not made in five minutes")
 
 
@@ -242,8 +243,9 @@ print(json.dumps([[u.memory_peak, u.compute_seconds] for u in used]))
 """
     flags = [
         f"--train_data={speech}", "--model_size=tiny", "--batch_size=4", "--stage=tokenizer",
-        "--max_steps=16", "--sample_steps=1000", "--emulate_gpus=2", "--data_gpu=1",
-        "--model_gpu=0", "--steps_per_call=2", f"--checkpoint_dir={tmp_path}/run",
+        "--max_steps=6", "--sample_steps=1000", "--emulate_gpus=2", "--data_gpu=1",
+        "--model_gpu=0", "--steps_per_call=2", "--evaluation_clips=4",
+        f"--checkpoint_dir={tmp_path}/run",
     ]  # fmt: skip
     done = run_python(["-c", code, *flags], timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]

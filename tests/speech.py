@@ -1,4 +1,4 @@
-"""A small real corpus, made once per test process."""
+"""A small real corpus and a run directory of it, made once per test process."""
 
 import json
 
