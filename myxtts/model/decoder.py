@@ -49,13 +49,13 @@ class Block(keras.layers.Layer):
 
     def step(self, x, keys, values, slot, bias, by):
         query, key, value = self._projected(x, by)
-        keys, values = _with_slot(keys, slot, key), _with_slot(values, slot, value)
+        keys, values = with_slot(keys, slot, key), with_slot(values, slot, value)
         mixed, _ = attend(query, keys, values, bias)
         x += self.out(join_heads(mixed))
         return x + self.forward(self.before_forward(x)), keys, values
 
 
-def _with_slot(cached, slot, new):
+def with_slot(cached, slot, new):
     """[B, heads, K, D] with `new` [B, heads, 1, D] at place `slot`; in place where TensorFlow may,
     as it may in a loop, so that a larger cache costs no more."""
     rows = tf.shape(new)[0] * tf.shape(new)[1]

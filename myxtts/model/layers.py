@@ -171,11 +171,13 @@ def join_heads(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(joined, [batch, steps, x.shape[1] * x.shape[3]])
 
 
-def attend(query, keys, values, bias=None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scaled dot-product attention; the weights come back as well, in float32."""
+def attend(query, keys, values, bias=None, drop=None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Scaled dot-product attention; the weights come back as well, in float32, as `drop` leaves
+    them where there is one."""
     scores = tf.matmul(query * (query.shape[-1] ** -0.5), keys, transpose_b=True)
     scores = tf.cast(scores, tf.float32)
     weights = tf.nn.softmax(scores if bias is None else scores + bias)
+    weights = weights if drop is None else drop(weights)
     return tf.matmul(tf.cast(weights, values.dtype), values), weights
 
 

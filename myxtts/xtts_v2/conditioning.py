@@ -1,0 +1,107 @@
+"""Conditioning: a reference mel of any length becomes 32 latents."""
+
+import keras
+import tensorflow as tf
+
+from myxtts.model.layers import attend, join_heads, split_heads
+from myxtts.xtts_v2.config import ModelArgs
+from myxtts.xtts_v2.layers import group_norm, linear, pointwise
+from myxtts.xtts_v2.names import Names
+
+LATENTS = 32
+_MELS, _ENCODER_BLOCKS, _PERCEIVER_LAYERS, _HEADS, _HEAD_SIZE = 80, 6, 2, 8, 64
+
+
+class Conditioning(keras.Model):
+    """`conditioning(mel) -> latents float32 [B, 32, width]`
+
+    An encoder of attention over the mel, then a Perceiver: learned latents that look at what the
+    encoder made. Nothing in it counts places, so a reference may be of any length; nothing is
+    masked, so zeros behind a reference are heard as silence.
+    """
+
+    def __init__(self, args: ModelArgs, names: Names):
+        super().__init__(autocast=False)
+        width = args.gpt_n_model_channels
+        encoder = names.below("gpt.conditioning_encoder")
+        self.first = pointwise(encoder.below("init"), _MELS, width)
+        self.encoder = [
+            _EncoderBlock(encoder.below(f"attn.{i}"), width, args.gpt_n_heads)
+            for i in range(_ENCODER_BLOCKS)
+        ]
+        perceiver = names.below("gpt.conditioning_perceiver")
+        self.latents = self.add_weight(
+            name="latents",
+            shape=(LATENTS, width),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+            autocast=False,
+        )
+        perceiver.add("latents", self.latents)
+        self.perceiver = [
+            _PerceiverLayer(perceiver.below(f"layers.{i}"), width) for i in range(_PERCEIVER_LAYERS)
+        ]
+        self.gain = self.add_weight(name="gain", shape=(width,), initializer="ones", autocast=False)
+        perceiver.add("norm.gamma", self.gain)
+        self.built = True
+
+    def call(self, mel: tf.Tensor) -> tf.Tensor:
+        return self.resampled(self.encoded(mel))
+
+    def encoded(self, mel: tf.Tensor) -> tf.Tensor:
+        """[B, frames, width]"""
+        x = self.first(mel)
+        for block in self.encoder:
+            x = block(x)
+        return x
+
+    def resampled(self, x: tf.Tensor) -> tf.Tensor:
+        """float32 [B, 32, width] of what the encoder made."""
+        latents = tf.cast(tf.convert_to_tensor(self.latents)[None], x.dtype)
+        latents = tf.repeat(latents, tf.shape(x)[0], 0)
+        for layer in self.perceiver:
+            latents = layer(latents, x)
+        latents = tf.cast(latents, tf.float32)
+        length = tf.maximum(tf.norm(latents, axis=-1, keepdims=True), 1e-12)
+        return latents / length * self.latents.shape[1] ** 0.5 * self.gain
+
+
+class _EncoderBlock(keras.layers.Layer):
+    """Attention over the normalised input; its output is added to that, not to the input."""
+
+    def __init__(self, names: Names, width: int, heads: int):
+        super().__init__(autocast=False)
+        self.heads = heads
+        self.norm = group_norm(names.below("norm"), width)
+        self.qkv = pointwise(names.below("qkv"), width, 3 * width)
+        self.out = pointwise(names.below("proj_out"), width, width)
+        self.built = True
+
+    def call(self, x):
+        normed = self.norm(x)
+        # The channels are those of head 0's query, keys and values, then head 1's, and so on.
+        parts = split_heads(self.qkv(normed), self.heads)
+        mixed, _ = attend(*tf.split(parts, 3, -1))
+        return self.out(join_heads(mixed)) + tf.cast(normed, self.compute_dtype)
+
+
+class _PerceiverLayer(keras.layers.Layer):
+    """Attention of the latents over themselves and the input, then a gated feed-forward."""
+
+    def __init__(self, names: Names, width: int):
+        super().__init__(autocast=False)
+        inner, wide = _HEADS * _HEAD_SIZE, int(width * 4 * 2 / 3)
+        attention, forward = names.below(0), names.below(1)
+        self.to_query = linear(attention.below("to_q"), width, inner, bias=False)
+        self.to_memory = linear(attention.below("to_kv"), width, 2 * inner, bias=False)
+        self.out = linear(attention.below("to_out"), inner, width, bias=False)
+        self.wide = linear(forward.below(0), width, 2 * wide)
+        self.narrow = linear(forward.below(2), wide, width)
+        self.built = True
+
+    def call(self, latents, x):
+        query = split_heads(self.to_query(latents), _HEADS)
+        keys, values = tf.split(self.to_memory(tf.concat([latents, x], 1)), 2, -1)
+        mixed, _ = attend(query, split_heads(keys, _HEADS), split_heads(values, _HEADS))
+        latents += self.out(join_heads(mixed))
+        x, gate = tf.split(self.wide(latents), 2, -1)
+        return latents + self.narrow(x * tf.nn.gelu(gate, approximate=False))

@@ -1,0 +1,175 @@
+"""The DVAE: mels to codes, one for every four frames, and back for its own training.
+
+Synthesis does not use it; the GPT learns its codes. Nothing in it is masked: the last codes of a
+clip see the padding.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from myxtts.xtts_v2.layers import Conv1D, pointwise
+from myxtts.xtts_v2.names import Names
+
+_BLOCKS = 3
+_DECAY, _EPSILON = 0.99, 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class DvaeSizes:
+    """Nobody writes these down: the published trainer has them in its code."""
+
+    mels: int = 80
+    width: int = 512  # of the outer layers; the inner ones have twice as much
+    code_size: int = 512
+    codes: int = 1024
+
+    @classmethod
+    def of(cls, tensors: dict[str, np.ndarray]) -> "DvaeSizes":
+        """From the shapes in a dvae.pth, where they are there."""
+        first = tensors.get("encoder.0.0.weight", np.empty([512, 80, 3])).shape
+        book = tensors.get("codebook.embed", np.empty([512, 1024])).shape
+        return cls(mels=first[1], width=first[0], code_size=book[0], codes=book[1])
+
+
+class Dvae(keras.Model):
+    """`dvae.codes_of(mel)`; called with mels it returns what its training needs.
+
+    Mels are `mels.log_mel(..., DVAE_FFT)`: float32 [B, frames, mels].
+    """
+
+    def __init__(self, sizes: DvaeSizes, names: Names):
+        super().__init__(autocast=False)
+        self.sizes = sizes
+        outer, inner = sizes.width, 2 * sizes.width
+        encoder, decoder = names.below("encoder"), names.below("decoder")
+        self.down = [
+            Conv1D(encoder.below("0.0"), sizes.mels, outer, 3, stride=2),
+            Conv1D(encoder.below("1.0"), outer, inner, 3, stride=2),
+        ]
+        self.encoder = [_Block(encoder.below(2 + i), inner) for i in range(_BLOCKS)]
+        self.to_code = pointwise(encoder.below(2 + _BLOCKS), inner, sizes.code_size)
+        self.codebook = Codebook(sizes, names.below("codebook"))
+        self.from_code = pointwise(decoder.below(0), sizes.code_size, inner)
+        self.decoder = [_Block(decoder.below(1 + i), inner) for i in range(_BLOCKS)]
+        up = 1 + _BLOCKS
+        self.up = [
+            Conv1D(decoder.below(f"{up}.0.conv"), inner, inner, 3),
+            Conv1D(decoder.below(f"{up + 1}.0.conv"), inner, outer, 3),
+        ]
+        self.to_mel = pointwise(decoder.below(up + 2), outer, sizes.mels)
+        # What the published code counts about its codes, and never uses.
+        loss = names.below("discrete_loss")
+        loss.carry("accumulator_index", np.zeros(1, np.float32))
+        loss.carry("accumulator_filled", np.zeros(1, np.float32))
+        loss.carry("accumulator", np.zeros([100, sizes.codes], np.float32))
+        self.built = True
+
+    def vectors_of(self, mel: tf.Tensor) -> tf.Tensor:
+        """float32 [B, codes, code_size], before they are made codes."""
+        for layer in self.down:
+            mel = tf.nn.relu(layer(mel))
+        for block in self.encoder:
+            mel = block(mel)
+        return tf.cast(self.to_code(mel), tf.float32)
+
+    def codes_of(self, mel: tf.Tensor) -> tf.Tensor:
+        """int32 [B, codes]; 1,024 samples have a code, so ceil(samples / 1024) of them count."""
+        return self.codebook.nearest(self.vectors_of(mel))
+
+    def mel_of(self, codes: tf.Tensor) -> tf.Tensor:
+        """float32 [B, 4 * codes, mels], as the mels that went in."""
+        return self._decoded(self.codebook.vectors_of(codes))
+
+    def call(self, mel: tf.Tensor, training: bool = False) -> dict:
+        """Losses and outputs for mels whose number of frames is a multiple of 4. In training the
+        codebook takes a step of its own, which is no gradient's."""
+        vectors = self.vectors_of(mel)
+        codes = self.codebook.nearest(vectors)
+        chosen = self.codebook.vectors_of(codes)
+        commitment = tf.reduce_mean(tf.square(vectors - tf.stop_gradient(chosen)))
+        if training:
+            self.codebook.follow(tf.stop_gradient(vectors), codes)
+        rebuilt = self._decoded(vectors + tf.stop_gradient(chosen - vectors))
+        reconstruction = tf.reduce_mean(tf.square(rebuilt - mel))
+        return {
+            "mel": rebuilt,
+            "codes": codes,
+            "losses": {"reconstruction": reconstruction, "commitment": commitment},
+            "loss": reconstruction + commitment,
+        }
+
+    def _decoded(self, vectors):
+        x = self.from_code(vectors)
+        for block in self.decoder:
+            x = block(x)
+        for layer in self.up:
+            x = tf.nn.relu(layer(tf.repeat(x, 2, 1)))
+        return tf.cast(self.to_mel(x), tf.float32)
+
+
+class Codebook(keras.layers.Layer):
+    """Vectors that follow the averages of what is assigned to them."""
+
+    def __init__(self, sizes: DvaeSizes, names: Names):
+        super().__init__(autocast=False, dtype="float32")
+
+        def state(shape, start):
+            return self.add_weight(
+                shape=shape, initializer=start, trainable=False, autocast=False, aggregation="mean"
+            )
+
+        shape = (sizes.codes, sizes.code_size)
+        self.vectors = state(shape, keras.initializers.RandomNormal(stddev=1.0))
+        self.sums = state(shape, "zeros")
+        self.counts = state((sizes.codes,), "zeros")
+        self.sums.assign(self.vectors)
+        names.add("embed", self.vectors, axes=(1, 0))
+        names.add("embed_avg", self.sums, axes=(1, 0))
+        names.add("cluster_size", self.counts)
+        self.built = True
+
+    def nearest(self, vectors: tf.Tensor) -> tf.Tensor:
+        """int32 codes [B, N] of float32 vectors [B, N, size]"""
+        book = tf.convert_to_tensor(self.vectors)
+        distance = tf.reduce_sum(tf.square(book), -1) - 2.0 * tf.matmul(
+            vectors, book, transpose_b=True
+        )
+        return tf.argmin(distance, -1, tf.int32)
+
+    def vectors_of(self, codes: tf.Tensor) -> tf.Tensor:
+        return tf.gather(tf.convert_to_tensor(self.vectors), codes)
+
+    def follow(self, vectors: tf.Tensor, codes: tf.Tensor) -> None:
+        """One step of the moving averages; none where the vectors are not finite."""
+        flat = tf.reshape(vectors, [-1, self.vectors.shape[1]])
+        sane = tf.reduce_all(tf.math.is_finite(flat))
+        used = tf.one_hot(tf.reshape(codes, [-1]), self.vectors.shape[0])
+        counts = _DECAY * self.counts + (1 - _DECAY) * tf.reduce_sum(used, 0)
+        sums = _DECAY * self.sums + (1 - _DECAY) * tf.matmul(used, flat, transpose_a=True)
+        total = tf.reduce_sum(counts)
+        # A code that nothing uses is not divided by nothing.
+        share = (counts + _EPSILON) / (total + counts.shape[0] * _EPSILON) * total
+        for variable, value in (
+            (self.counts, counts),
+            (self.sums, sums),
+            (self.vectors, sums / share[:, None]),
+        ):
+            variable.assign(tf.where(sane, value, variable))
+
+
+class _Block(keras.layers.Layer):
+    """Two convolutions and a pointwise one, added to what came in."""
+
+    def __init__(self, names: Names, width: int):
+        super().__init__(autocast=False)
+        names = names.below("net")
+        self.first = Conv1D(names.below(0), width, width, 3)
+        self.second = Conv1D(names.below(2), width, width, 3)
+        self.last = pointwise(names.below(4), width, width)
+        self.built = True
+
+    def call(self, x):
+        return x + self.last(tf.nn.relu(self.second(tf.nn.relu(self.first(x)))))

@@ -1,0 +1,293 @@
+"""The GPT: GPT-2's layers over [latents; text; audio codes], with a text and an audio head.
+
+    position   0 ... 31   32      ...       32+L+1   ...
+    input      latents    start t0 t1 ... stop        start c0 c1 ... stop ...
+    foretells  -          t0 t1 ... stop              c0 c1 ... stop
+
+What is heard of a code is the hidden state at the position that *foretells* it: the HiFi-GAN makes
+the waveform of these latents, not of the codes.
+"""
+
+import dataclasses
+
+import keras
+import tensorflow as tf
+
+from myxtts.model.decoder import with_slot
+from myxtts.model.layers import (
+    Dropout,
+    attend,
+    attention_bias,
+    join_heads,
+    mask_of,
+    masked_mean,
+    salts,
+    split_heads,
+)
+from myxtts.xtts_v2.config import ModelArgs
+from myxtts.xtts_v2.layers import gpt2_linear, layer_norm, linear
+from myxtts.xtts_v2.names import Names
+
+_FIRST_SALT = 3000
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """What training asks for. The published trainer's choices are the defaults."""
+
+    text_weight: float = 0.01
+    audio_weight: float = 1.0
+    stop_targets: int = 4  # stops that must be foretold after the last code
+    text_stop_seen: bool = False  # whether audio sees the text's stop, as it does in synthesis
+    dropout: float = 0.1
+
+
+class Gpt(keras.Model):
+    """Trained by calling it, decoded with `start` and `next`; see `sampling.py`."""
+
+    def __init__(
+        self,
+        args: ModelArgs,
+        names: Names,
+        *,
+        start_text: int,
+        stop_text: int,
+        objective: Objective = Objective(),
+    ):
+        super().__init__(autocast=False)
+        names = names.below("gpt")
+        self.args, self.objective, width = args, objective, args.gpt_n_model_channels
+        self.start_text, self.stop_text = start_text, stop_text
+        self.start_code, self.stop_code = args.gpt_start_audio_token, args.gpt_stop_audio_token
+        self.max_codes = args.gpt_max_audio_tokens - 3
+        draw = keras.initializers.RandomNormal(stddev=0.02)
+
+        def table(name, rows):
+            made = self.add_weight(name=name, shape=(rows, width), initializer=draw, autocast=False)
+            names.add(f"{name}.weight", made)
+            return made
+
+        self.text_table = table("text_embedding", args.gpt_number_text_tokens)
+        self.audio_table = table("mel_embedding", args.gpt_num_audio_tokens)
+        self.text_places = table("text_pos_embedding.emb", args.gpt_max_text_tokens + 2)
+        self.audio_places = table("mel_pos_embedding.emb", args.gpt_max_audio_tokens + 3)
+        salt = salts(_FIRST_SALT)
+        self.dropout = Dropout(objective.dropout, next(salt))
+        self.blocks = [
+            _Block(names.below(f"gpt.h.{i}"), args, objective.dropout, salt)
+            for i in range(args.gpt_layers)
+        ]
+        # Two in series, the first being GPT-2's own.
+        self.norms = [
+            layer_norm(names.below("gpt.ln_f"), width),
+            layer_norm(names.below("final_norm"), width),
+        ]
+        self.text_head = linear(
+            names.below("text_head"), width, args.gpt_number_text_tokens, deviation=0.02
+        )
+        self.audio_head = linear(
+            names.below("mel_head"), width, args.gpt_num_audio_tokens, deviation=0.02
+        )
+        self.built = True
+
+    def call(
+        self,
+        latents,
+        text,
+        text_lengths,
+        codes,
+        code_lengths,
+        seed=None,
+        training=False,
+        left_out=None,
+    ) -> dict:
+        """Losses of a batch: text int32 [B, L], codes int32 [B, N], lengths int32 [B].
+
+        `left_out` int32 [2]: places of the last row's codes, from and to, that are no targets: what
+        the published trainer leaves out where the conditioning was cut from the same clip.
+        """
+        aim = self.objective
+        size = tf.shape(codes)[1]
+        text = _stopped(text, text_lengths, self.stop_text, 1)
+        codes = _stopped(codes, code_lengths, self.stop_code, aim.stop_targets)
+        text_seen = text_lengths + (2 if aim.text_stop_seen else 1)
+        audio_seen = code_lengths + aim.stop_targets
+        text_hidden, audio_hidden = self._read(
+            latents, text, text_seen, codes, audio_seen, seed=seed, training=training
+        )
+        text_counts = mask_of(text_lengths + 1, tf.shape(text)[1] + 1)
+        audio_counts = mask_of(audio_seen, tf.shape(codes)[1] + 1)
+        if left_out is not None:
+            place = tf.range(tf.shape(audio_counts)[1])
+            inside = tf.cast((place >= left_out[0]) & (place < left_out[1]), tf.float32)
+            last = tf.one_hot(tf.shape(codes)[0] - 1, tf.shape(codes)[0])
+            audio_counts *= 1.0 - last[:, None] * inside
+        text_logits = _wide(self.text_head(text_hidden))
+        audio_logits = _wide(self.audio_head(audio_hidden))
+        text_loss, _ = _loss(text_logits, text, self.stop_text, text_counts)
+        audio_loss, accuracy = _loss(audio_logits, codes, self.stop_code, audio_counts)
+        return {
+            "text_logits": text_logits,
+            "audio_logits": audio_logits,
+            "latents": audio_hidden[:, :size],
+            "text_loss": text_loss,
+            "audio_loss": audio_loss,
+            "loss": aim.text_weight * text_loss + aim.audio_weight * audio_loss,
+            "audio_accuracy": accuracy,
+        }
+
+    def latents_of(self, latents, text, text_lengths, codes, code_lengths):
+        """float32 [B, N, W]: what synthesis would hear of given codes, for the HiFi-GAN."""
+        text = _stopped(text, text_lengths, self.stop_text, 1)
+        _, hidden = self._read(latents, text, text_lengths + 2, codes[:, :-1], code_lengths)
+        return _wide(hidden)
+
+    def start(self, latents, text, text_lengths, capacity: int) -> tuple:
+        """Reads everything before the first code: `(logits, latent [B, W], cache)`.
+
+        The cache has room for `capacity` codes, so that all steps have the same shapes.
+        """
+        text = _stopped(text, text_lengths, self.stop_text, 1)
+        batch = tf.shape(text)[0]
+        x, there = self._inputs(latents, text, text_lengths + 2, tf.zeros([batch, 0], tf.int32))
+        there = tf.concat([there, tf.ones([batch, 1])], 1)
+        steps = tf.shape(x)[1]
+        bias = self._bias(there)
+        keys, values = [], []
+        room = [[0, 0], [0, 0], [0, capacity], [0, 0]]
+        for block in self.blocks:
+            x, key, value = block(x, bias)
+            keys.append(tf.pad(key, room))
+            values.append(tf.pad(value, room))
+        cache = {
+            "keys": tuple(keys),
+            "values": tuple(values),
+            "there": tf.pad(there, [[0, 0], [0, capacity]]),
+            "slot": steps,
+            "place": tf.constant(1),
+        }
+        hidden = self._normed(x[:, -1])
+        return _wide(self.audio_head(hidden)), _wide(hidden), cache
+
+    def next(self, code, cache) -> tuple:
+        """Reads one code int32 [B]: `(logits, latent [B, W], cache)` of the one after it."""
+        slot = cache["slot"]
+        x = tf.gather(self.audio_table, code) + tf.gather(self.audio_places, cache["place"])
+        x = tf.cast(x, self.compute_dtype)[:, None]
+        here = tf.range(tf.shape(cache["there"])[1]) == slot
+        there = tf.where(here[None], 1.0, cache["there"])
+        bias = attention_bias(there)[:, None, None, :]
+        keys, values = [], []
+        for block, old_keys, old_values in zip(
+            self.blocks, cache["keys"], cache["values"], strict=True
+        ):
+            x, key, value = block.step(x, old_keys, old_values, slot, bias)
+            keys.append(key)
+            values.append(value)
+        cache = {
+            "keys": tuple(keys),
+            "values": tuple(values),
+            "there": there,
+            "slot": slot + 1,
+            "place": cache["place"] + 1,
+        }
+        hidden = self._normed(x[:, 0])
+        return _wide(self.audio_head(hidden)), _wide(hidden), cache
+
+    def _read(self, latents, text, text_seen, codes, audio_seen, seed=None, training=False):
+        """Hidden states at the text's and at the audio's positions; their start comes first."""
+        x, there = self._inputs(latents, text, text_seen, codes)
+        x = self.dropout(x, seed=seed, training=training)
+        there = tf.concat([there, mask_of(audio_seen, tf.shape(codes)[1] + 1)], 1)
+        bias = self._bias(there)
+        for block in self.blocks:
+            x, _, _ = block(x, bias, seed=seed, training=training)
+        x = self._normed(x)
+        first_text = tf.shape(latents)[1]
+        first_audio = first_text + tf.shape(text)[1] + 1
+        return x[:, first_text:first_audio], x[:, first_audio:]
+
+    def _inputs(self, latents, text, text_seen, codes):
+        """The input at every position, and which of those before the audio are seen."""
+        text = tf.pad(text, [[0, 0], [1, 0]], constant_values=self.start_text)
+        codes = tf.pad(codes, [[0, 0], [1, 0]], constant_values=self.start_code)
+        text_size, size = tf.shape(text)[1], tf.shape(codes)[1]
+        parts = [
+            latents,
+            tf.gather(self.text_table, text) + self.text_places[:text_size],
+            tf.gather(self.audio_table, codes) + self.audio_places[:size],
+        ]
+        x = tf.concat([tf.cast(part, self.compute_dtype) for part in parts], 1)
+        there = tf.concat([tf.ones(tf.shape(latents)[:2]), mask_of(text_seen, text_size)], 1)
+        return x, there
+
+    def _bias(self, there):
+        size = tf.shape(there)[1]
+        causal = tf.linalg.band_part(tf.ones([size, size]), -1, 0)
+        return attention_bias(causal[None] * there[:, None])[:, None]
+
+    def _normed(self, x):
+        return self.norms[1](self.norms[0](x))
+
+
+class _Block(keras.layers.Layer):
+    """GPT-2's: self-attention and feed-forward, normalised before each, with biases."""
+
+    def __init__(self, names: Names, args: ModelArgs, dropout: float, salt):
+        super().__init__(autocast=False)
+        width, self.heads = args.gpt_n_model_channels, args.gpt_n_heads
+        out = 0.02 * (2 * args.gpt_layers) ** -0.5
+        self.before_attention = layer_norm(names.below("ln_1"), width)
+        self.qkv = gpt2_linear(names.below("attn.c_attn"), width, 3 * width)
+        self.out = gpt2_linear(names.below("attn.c_proj"), width, width, deviation=out)
+        self.before_forward = layer_norm(names.below("ln_2"), width)
+        self.wide = gpt2_linear(names.below("mlp.c_fc"), width, 4 * width)
+        self.narrow = gpt2_linear(names.below("mlp.c_proj"), 4 * width, width, deviation=out)
+        self.drop_weights = Dropout(dropout, next(salt))
+        self.drop_attention = Dropout(dropout, next(salt))
+        self.drop_forward = Dropout(dropout, next(salt))
+        self.built = True
+
+    def call(self, x, bias, seed=None, training=False):
+        query, keys, values = self._projected(x)
+
+        def drop(weights):
+            return self.drop_weights(weights, seed=seed, training=training)
+
+        mixed, _ = attend(query, keys, values, bias, drop)
+        x += self.drop_attention(self.out(join_heads(mixed)), seed=seed, training=training)
+        x += self.drop_forward(self._forward(x), seed=seed, training=training)
+        return x, keys, values
+
+    def step(self, x, keys, values, slot, bias):
+        query, key, value = self._projected(x)
+        keys, values = with_slot(keys, slot, key), with_slot(values, slot, value)
+        mixed, _ = attend(query, keys, values, bias)
+        x += self.out(join_heads(mixed))
+        return x + self._forward(x), keys, values
+
+    def _projected(self, x):
+        parts = tf.split(self.qkv(self.before_attention(x)), 3, -1)
+        return [split_heads(part, self.heads) for part in parts]
+
+    def _forward(self, x):
+        wide = self.wide(self.before_forward(x))
+        return self.narrow(tf.nn.gelu(wide, approximate=True))
+
+
+def _stopped(ids, lengths, stop: int, more: int):
+    """`ids` with `more` further places, and `stop` at every place beyond a length."""
+    ids = tf.pad(ids, [[0, 0], [0, more]])
+    return tf.where(tf.range(tf.shape(ids)[1])[None] < lengths[:, None], ids, stop)
+
+
+def _loss(logits, ids, stop, counts):
+    """The mean cross entropy and the share that is right, of what follows each place."""
+    targets = tf.pad(ids, [[0, 0], [0, 1]], constant_values=stop)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
+    right = tf.cast(tf.argmax(logits, -1, tf.int32) == targets, tf.float32)
+    return masked_mean(losses, counts), masked_mean(right, counts)
+
+
+def _wide(x):
+    return tf.cast(x, tf.float32)

@@ -1,0 +1,139 @@
+"""The HiFi-GAN: a waveform at 24,000 Hz of the GPT's latents and a speaker vector."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from myxtts.xtts_v2.layers import Conv1D, WeightNormConv1D, pointwise
+from myxtts.xtts_v2.names import Names
+from myxtts.xtts_v2.resampling import interpolated, interpolated_size
+
+_RATES, _KERNELS = (8, 8, 2, 2), (16, 16, 4, 4)
+_BLOCK_KERNELS, _DILATIONS = (3, 7, 11), (1, 3, 5)
+_SLOPE, _LAST_SLOPE = 0.1, 0.01
+# A code lasts 1,024 samples at 22,050 Hz: four hops of 256, then stretched to 24,000 Hz.
+_HOPS, _STRETCH = 4.0, 24000 / 22050
+SAMPLE_RATE, HOP = 24000, 256
+# Codes to either side that change the samples of a code; 3.23 were measured.
+CONTEXT_CODES = 4
+# Hops to either side that the convolutions reach: 3 before any more places, 8.5 and 1.1 in the
+# first two stages, 0.7 in the others.
+_MARGIN = 14
+
+
+@dataclasses.dataclass(frozen=True)
+class HifiGanSizes:
+    inputs: int = 1024
+    width: int = 512  # of the first layer; halved with every one that makes more places
+    speaker: int = 512
+
+    @classmethod
+    def of(cls, tensors: dict[str, np.ndarray]) -> "HifiGanSizes":
+        """From the shapes in a model.pth, where they are there."""
+        prefix = "hifigan_decoder.waveform_decoder."
+        first = tensors.get(f"{prefix}conv_pre.weight", np.empty([512, 1024, 7])).shape
+        speaker = tensors.get(f"{prefix}cond_layer.weight", np.empty([512, 512, 1])).shape
+        return cls(inputs=first[1], width=first[0], speaker=speaker[1])
+
+
+class HifiGan(keras.Model):
+    """`hifigan(latents [B, N, inputs], speaker [B, size]) -> waveform float32 [B, S]`"""
+
+    def __init__(self, sizes: HifiGanSizes, names: Names):
+        super().__init__(autocast=False)
+        names = names.below("hifigan_decoder.waveform_decoder")
+        width = sizes.width
+        self.first = Conv1D(names.below("conv_pre"), sizes.inputs, width, 7)
+        self.speaker = pointwise(names.below("cond_layer"), sizes.speaker, width)
+        self.stages = []
+        for i, (rate, kernel) in enumerate(zip(_RATES, _KERNELS, strict=True)):
+            self.stages.append(_Stage(names, i, width, rate, kernel, sizes.speaker))
+            width //= 2
+        self.last = Conv1D(names.below("conv_post"), width, 1, 7, bias=False)
+        self.built = True
+
+    def call(self, latents: tf.Tensor, speaker: tf.Tensor) -> tf.Tensor:
+        return self.waveform_of(self.hops_of(latents), speaker)
+
+    @staticmethod
+    def hops(codes: int | tf.Tensor) -> tf.Tensor:
+        """How many hops of 256 samples so many codes have."""
+        return interpolated_size(4 * codes, _STRETCH)
+
+    @staticmethod
+    def hops_of(latents: tf.Tensor) -> tf.Tensor:
+        """[B, hops, inputs]: latents on the grid of the waveform's hops."""
+        return interpolated(interpolated(latents, _HOPS), _STRETCH)
+
+    def part(self, latents, speaker, first, total, begin, end) -> tf.Tensor:
+        """The samples of the hops from `begin` to `end` of a sentence of `total` codes, given the
+        latents of its codes from `first` on; equal to those of the whole sentence as long as
+        CONTEXT_CODES lie around them, or the sentence's end."""
+        first, total, begin, end = (
+            tf.cast(place, tf.int32) for place in (first, total, begin, end)
+        )
+        last = first + tf.shape(latents)[1]
+        # Places of either grid that these latents are enough for.
+        whole = 4 * total
+        fine_first = tf.where(first == 0, 0, 4 * first + 2)
+        fine_last = tf.where(last == total, whole, 4 * last - 2)
+        fine = interpolated(
+            latents, _HOPS, first=first, total=total, begin=fine_first, end=fine_last
+        )
+        lowest = tf.where(first == 0, 0, interpolated_size(fine_first + 1, _STRETCH) + 1)
+        highest = interpolated_size(tf.where(last == total, whole, fine_last - 1), _STRETCH)
+        low = tf.maximum(begin - _MARGIN, lowest)
+        high = tf.minimum(end + _MARGIN, highest)
+        hops = interpolated(fine, _STRETCH, first=fine_first, total=whole, begin=low, end=high)
+        waveform = self.waveform_of(hops, speaker)
+        return waveform[:, (begin - low) * HOP : (end - low) * HOP]
+
+    def waveform_of(self, hops: tf.Tensor, speaker: tf.Tensor) -> tf.Tensor:
+        """float32 [B, 256 * hops]"""
+        x = self.first(hops) + self.speaker(speaker)[:, None]
+        for stage in self.stages:
+            x = stage(tf.nn.leaky_relu(x, _SLOPE), speaker)
+        x = self.last(tf.nn.leaky_relu(x, _LAST_SLOPE))
+        return tf.cast(tf.tanh(x), tf.float32)[..., 0]
+
+
+class _Stage(keras.layers.Layer):
+    """More places in time, then the mean of three stacks of residual convolutions."""
+
+    def __init__(self, names: Names, number: int, width: int, rate: int, kernel: int, speaker: int):
+        super().__init__(autocast=False)
+        narrow = width // 2
+        self.up = WeightNormConv1D(names.below(f"ups.{number}"), width, narrow, kernel, rate=rate)
+        self.speaker = pointwise(names.below(f"conds.{number}"), speaker, narrow)
+        first = len(_BLOCK_KERNELS) * number
+        self.stacks = [
+            _Residuals(names.below(f"resblocks.{first + i}"), narrow, size)
+            for i, size in enumerate(_BLOCK_KERNELS)
+        ]
+        self.built = True
+
+    def call(self, x, speaker):
+        x = self.up(x) + self.speaker(speaker)[:, None]
+        return tf.add_n([stack(x) for stack in self.stacks]) / len(self.stacks)
+
+
+class _Residuals(keras.layers.Layer):
+    def __init__(self, names: Names, width: int, size: int):
+        super().__init__(autocast=False)
+        self.wide = [
+            WeightNormConv1D(names.below(f"convs1.{i}"), width, width, size, dilation=dilation)
+            for i, dilation in enumerate(_DILATIONS)
+        ]
+        self.near = [
+            WeightNormConv1D(names.below(f"convs2.{i}"), width, width, size)
+            for i in range(len(_DILATIONS))
+        ]
+        self.built = True
+
+    def call(self, x):
+        for wide, near in zip(self.wide, self.near, strict=True):
+            y = wide(tf.nn.leaky_relu(x, _SLOPE))
+            x += near(tf.nn.leaky_relu(y, _SLOPE))
+        return x

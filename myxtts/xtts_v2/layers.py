@@ -1,0 +1,146 @@
+"""Layers that know what their weights are called in a published file.
+
+Each of them exists with all its weights once it was made; `names` is the place of the layer in the
+table of published names. PyTorch keeps channels before time, everything here has them last.
+"""
+
+import math
+
+import keras
+import tensorflow as tf
+
+from myxtts.model.layers import Norm, dense
+from myxtts.xtts_v2.names import Names
+
+
+def linear(
+    names: Names, inputs: int, outputs: int, *, bias: bool = True, deviation: float | None = None
+) -> keras.layers.Dense:
+    """torch.nn.Linear: published as [outputs, inputs]."""
+    layer = dense(inputs, outputs, deviation=deviation, bias=bias)
+    names.add("weight", layer.kernel, axes=(1, 0))
+    return _with_bias(names, layer)
+
+
+def pointwise(names: Names, inputs: int, outputs: int) -> keras.layers.Dense:
+    """torch.nn.Conv1d of kernel 1: published as [outputs, inputs, 1]."""
+    layer = dense(inputs, outputs)
+    names.add("weight", layer.kernel, axes=(1, 0), ones=1)
+    return _with_bias(names, layer)
+
+
+def gpt2_linear(
+    names: Names, inputs: int, outputs: int, *, deviation: float = 0.02
+) -> keras.layers.Dense:
+    """GPT-2's own linear layer: published as [inputs, outputs], as Keras has it."""
+    layer = dense(inputs, outputs, deviation=deviation)
+    names.add("weight", layer.kernel)
+    return _with_bias(names, layer)
+
+
+def layer_norm(names: Names, width: int) -> Norm:
+    """torch.nn.LayerNorm over the channels."""
+    layer = Norm(width)
+    names.add("weight", layer.scale)
+    names.add("bias", layer.offset)
+    return layer
+
+
+def group_norm(names: Names, width: int) -> keras.layers.GroupNormalization:
+    """The published code's GroupNorm over time and the channels of a group, in float32."""
+    groups = 8 if width <= 16 else 16 if width <= 64 else 32
+    while width % groups:
+        groups //= 2
+    layer = keras.layers.GroupNormalization(groups, epsilon=1e-5, dtype="float32")
+    layer.build((None, None, width))
+    names.add("weight", layer.gamma)
+    names.add("bias", layer.beta)
+    return layer
+
+
+def batch_norm(names: Names, width: int, rank: int) -> keras.layers.BatchNormalization:
+    """torch.nn.BatchNorm, to be called with training=False: nothing published trains one."""
+    layer = keras.layers.BatchNormalization(epsilon=1e-5)
+    layer.build((*[None] * (rank - 1), width))
+    names.add("weight", layer.gamma)
+    names.add("bias", layer.beta)
+    names.add("running_mean", layer.moving_mean)
+    names.add("running_var", layer.moving_variance)
+    names.carry("num_batches_tracked", 0)
+    return layer
+
+
+class Conv1D(keras.layers.Layer):
+    """torch.nn.Conv1d of an odd kernel: published as [outputs, inputs, kernel]. It sees zeros
+    beyond both ends and gives one place for every `stride`."""
+
+    def __init__(
+        self,
+        names: Names,
+        inputs: int,
+        outputs: int,
+        size: int,
+        *,
+        stride: int = 1,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.pad = size // 2
+        self.conv = keras.layers.Conv1D(outputs, size, stride, use_bias=bias)
+        self.conv.build((None, None, inputs))
+        names.add("weight", self.conv.kernel, axes=(2, 1, 0))
+        _with_bias(names, self.conv)
+        self.built = True
+
+    def call(self, x):
+        return self.conv(tf.pad(x, [[0, 0], [self.pad, self.pad], [0, 0]]))
+
+
+class WeightNormConv1D(keras.layers.Layer):
+    """A convolution whose weight is kept as length and direction: `gain * direction / |direction|`
+    for every output channel; for every input channel where it is `transposed`.
+
+    With a transposed one, `rate` places come out for every place that goes in.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        inputs: int,
+        outputs: int,
+        size: int,
+        *,
+        dilation: int = 1,
+        rate: int | None = None,
+    ):
+        super().__init__()
+        self.size, self.dilation, self.rate, self.outputs = size, dilation, rate, outputs
+        shape = (size, inputs, outputs) if rate is None else (size, outputs, inputs)
+        draw = keras.initializers.RandomNormal(stddev=0.5 / math.sqrt(size * inputs))
+        self.direction = self.add_weight(shape=shape, initializer=draw)
+        ones = keras.initializers.Ones()
+        self.gain = self.add_weight(shape=shape[2:], initializer=ones)
+        self.bias = self.add_weight(shape=(outputs,), initializer="zeros")
+        names.add("parametrizations.weight.original0", self.gain, ones=2)
+        names.add("parametrizations.weight.original1", self.direction, axes=(2, 1, 0))
+        names.add("bias", self.bias)
+        self.built = True
+
+    def call(self, x):
+        length = tf.norm(tf.convert_to_tensor(self.direction), axis=[0, 1], keepdims=True)
+        kernel = self.direction * (self.gain / length)
+        if self.rate is None:
+            pad = self.dilation * (self.size // 2)
+            x = tf.pad(x, [[0, 0], [pad, pad], [0, 0]])
+            return tf.nn.conv1d(x, kernel, 1, "VALID", dilations=self.dilation) + self.bias
+        batch, steps = tf.unstack(tf.shape(x)[:2])
+        whole = [batch, (steps - 1) * self.rate + self.size, self.outputs]
+        crop = (self.size - self.rate) // 2
+        x = tf.nn.conv1d_transpose(x, kernel, whole, self.rate, "VALID")
+        return x[:, crop : crop + steps * self.rate] + self.bias
+
+
+def _with_bias(names, layer):
+    if layer.use_bias:
+        names.add("bias", layer.bias)
+    return layer

@@ -1,0 +1,146 @@
+"""The speaker encoder: one vector of length 1 from a recording at 16,000 Hz.
+
+A squeeze-and-excitation ResNet-34 with attentive statistics (H/ASP). It came ready to the
+published training and stays frozen here too: its batch norms have no training form.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from myxtts.xtts_v2 import mels
+from myxtts.xtts_v2.layers import batch_norm, linear, pointwise
+from myxtts.xtts_v2.names import Names
+
+_ATTENTION, _REDUCTION, _ROWS = 128, 8, 8
+
+
+@dataclasses.dataclass(frozen=True)
+class SpeakerSizes:
+    filters: tuple[int, ...] = (32, 64, 128, 256)
+    blocks: tuple[int, ...] = (3, 4, 6, 3)
+    size: int = 512
+
+    @classmethod
+    def of(cls, tensors: dict[str, np.ndarray]) -> "SpeakerSizes":
+        """From the shapes in a model.pth, where they are there."""
+        prefix, filters, blocks = "hifigan_decoder.speaker_encoder.", [], []
+        for stage in (1, 2, 3, 4):
+            number = 0
+            while f"{prefix}layer{stage}.{number}.conv1.weight" in tensors:
+                number += 1
+            if not number:
+                return cls()
+            blocks.append(number)
+            filters.append(tensors[f"{prefix}layer{stage}.0.conv1.weight"].shape[0])
+        bias = tensors.get(f"{prefix}fc.bias", np.empty([512]))
+        return cls(tuple(filters), tuple(blocks), bias.shape[0])
+
+
+class SpeakerEncoder(keras.Model):
+    """`speaker_encoder(waveform [B, T] at 16,000 Hz) -> unit vectors float32 [B, size]`"""
+
+    def __init__(self, sizes: SpeakerSizes, names: Names):
+        super().__init__(autocast=False)
+        names = names.below("hifigan_decoder.speaker_encoder")
+        width = sizes.filters[0]
+        self.first = Conv2D(names.below("conv1"), 1, width, 3, bias=True)
+        self.norm = batch_norm(names.below("bn1"), width, 4)
+        self.blocks = []
+        stages = zip(sizes.filters, sizes.blocks, strict=True)
+        for stage, (filters, count) in enumerate(stages):
+            for i in range(count):
+                below = names.below(f"layer{stage + 1}.{i}")
+                stride = 2 if stage and not i else 1
+                self.blocks.append(_Block(below, width, filters, stride))
+                width = filters
+        flat = width * _ROWS
+        attention = names.below("attention")
+        self.look = pointwise(attention.below(0), flat, _ATTENTION)
+        self.look_norm = batch_norm(attention.below(2), _ATTENTION, 3)
+        self.score = pointwise(attention.below(3), _ATTENTION, flat)
+        self.out = linear(names.below("fc"), 2 * flat, sizes.size)
+        spectrum = names.below("torch_spec")
+        # Constants that the published file has.
+        emphasis = np.array([[[-mels.SPEAKER_PRE_EMPHASIS, 1.0]]], np.float32)
+        spectrum.carry("0.filter", emphasis)
+        spectrum.carry("1.spectrogram.window", mels.SPEAKER_WINDOW.astype(np.float32))
+        spectrum.carry("1.mel_scale.fb", mels.SPEAKER_FILTERS.astype(np.float32))
+        self.built = True
+
+    def call(self, waveform: tf.Tensor) -> tf.Tensor:
+        # torch's normalize; a vector of length 0 stays one.
+        return tf.math.l2_normalize(self.vectors_of(mels.speaker_mel(waveform)), -1, 1e-24)
+
+    def vectors_of(self, mel: tf.Tensor) -> tf.Tensor:
+        """[B, size], of any length"""
+        x = self.features_of(mel)
+        weights = tf.nn.softmax(self.scores_of(x), 1)
+        mean = tf.reduce_sum(weights * x, 1)
+        power = tf.reduce_sum(weights * tf.square(x), 1)
+        deviation = tf.sqrt(tf.maximum(power - tf.square(mean), 1e-5))
+        return self.out(tf.concat([mean, deviation], -1))
+
+    def features_of(self, mel: tf.Tensor) -> tf.Tensor:
+        """[B, frames / 8, channels] of mels [B, frames, 64]"""
+        x = tf.math.log(mel + 1e-6)
+        centred = x - tf.reduce_mean(x, 1, keepdims=True)
+        power = tf.reduce_mean(tf.square(centred), 1, keepdims=True)
+        x = centred * tf.math.rsqrt(power + 1e-5)
+        x = self.norm(tf.nn.relu(self.first(x[..., None])), training=False)  # [B, frames, 64, C]
+        for block in self.blocks:
+            x = block(x)
+        x = tf.transpose(x, [0, 1, 3, 2])
+        return tf.reshape(x, [tf.shape(x)[0], -1, x.shape[2] * x.shape[3]])
+
+    def scores_of(self, x: tf.Tensor) -> tf.Tensor:
+        """How much every channel of every place counts, before the softmax over the places."""
+        return self.score(self.look_norm(tf.nn.relu(self.look(x)), training=False))
+
+
+class Conv2D(keras.layers.Layer):
+    """torch.nn.Conv2d over (bands, frames), here over (frames, bands)."""
+
+    def __init__(self, names: Names, inputs: int, outputs: int, size: int, **options):
+        super().__init__(autocast=False)
+        self.pad = size // 2
+        bias = options.pop("bias", False)
+        self.conv = keras.layers.Conv2D(outputs, size, use_bias=bias, **options)
+        self.conv.build((None, None, None, inputs))
+        names.add("weight", self.conv.kernel, axes=(3, 2, 1, 0))
+        if bias:
+            names.add("bias", self.conv.bias)
+        self.built = True
+
+    def call(self, x):
+        around = [self.pad, self.pad]
+        return self.conv(tf.pad(x, [[0, 0], around, around, [0, 0]]))
+
+
+class _Block(keras.layers.Layer):
+    def __init__(self, names: Names, inputs: int, outputs: int, stride: int):
+        super().__init__(autocast=False)
+        self.first = Conv2D(names.below("conv1"), inputs, outputs, 3, strides=stride)
+        self.first_norm = batch_norm(names.below("bn1"), outputs, 4)
+        self.second = Conv2D(names.below("conv2"), outputs, outputs, 3)
+        self.second_norm = batch_norm(names.below("bn2"), outputs, 4)
+        squeeze = names.below("se.fc")
+        self.squeeze = linear(squeeze.below(0), outputs, outputs // _REDUCTION)
+        self.excite = linear(squeeze.below(2), outputs // _REDUCTION, outputs)
+        self.shortcut = None
+        if stride != 1 or inputs != outputs:
+            down = names.below("downsample")
+            self.shortcut = Conv2D(down.below(0), inputs, outputs, 1, strides=stride)
+            self.shortcut_norm = batch_norm(down.below(1), outputs, 4)
+        self.built = True
+
+    def call(self, x):
+        y = self.first_norm(tf.nn.relu(self.first(x)), training=False)
+        y = self.second_norm(self.second(y), training=False)
+        share = self.excite(tf.nn.relu(self.squeeze(tf.reduce_mean(y, [1, 2]))))
+        y *= tf.sigmoid(share)[:, None, None]
+        if self.shortcut is not None:
+            x = self.shortcut_norm(self.shortcut(x), training=False)
+        return tf.nn.relu(x + y)
