@@ -26,7 +26,7 @@ class Conditioning(keras.Model):
         encoder = names.below("gpt.conditioning_encoder")
         self.first = pointwise(encoder.below("init"), _MELS, width)
         self.encoder = [
-            _EncoderBlock(encoder.below(f"attn.{i}"), width, args.gpt_n_heads)
+            EncoderBlock(encoder.below(f"attn.{i}"), width, args.gpt_n_heads)
             for i in range(_ENCODER_BLOCKS)
         ]
         perceiver = names.below("gpt.conditioning_perceiver")
@@ -38,7 +38,7 @@ class Conditioning(keras.Model):
         )
         perceiver.add("latents", self.latents)
         self.perceiver = [
-            _PerceiverLayer(perceiver.below(f"layers.{i}"), width) for i in range(_PERCEIVER_LAYERS)
+            PerceiverLayer(perceiver.below(f"layers.{i}"), width) for i in range(_PERCEIVER_LAYERS)
         ]
         self.gain = self.add_weight(name="gain", shape=(width,), initializer="ones", autocast=False)
         perceiver.add("norm.gamma", self.gain)
@@ -65,7 +65,7 @@ class Conditioning(keras.Model):
         return latents / length * self.latents.shape[1] ** 0.5 * self.gain
 
 
-class _EncoderBlock(keras.layers.Layer):
+class EncoderBlock(keras.layers.Layer):
     """Attention over the normalised input; its output is added to that, not to the input."""
 
     def __init__(self, names: Names, width: int, heads: int):
@@ -84,7 +84,7 @@ class _EncoderBlock(keras.layers.Layer):
         return self.out(join_heads(mixed)) + tf.cast(normed, self.compute_dtype)
 
 
-class _PerceiverLayer(keras.layers.Layer):
+class PerceiverLayer(keras.layers.Layer):
     """Attention of the latents over themselves and the input, then a gated feed-forward."""
 
     def __init__(self, names: Names, width: int):

@@ -49,11 +49,11 @@ class Dvae(keras.Model):
             Conv1D(encoder.below("0.0"), sizes.mels, outer, 3, stride=2),
             Conv1D(encoder.below("1.0"), outer, inner, 3, stride=2),
         ]
-        self.encoder = [_Block(encoder.below(2 + i), inner) for i in range(_BLOCKS)]
+        self.encoder = [ResidualBlock(encoder.below(2 + i), inner) for i in range(_BLOCKS)]
         self.to_code = pointwise(encoder.below(2 + _BLOCKS), inner, sizes.code_size)
         self.codebook = Codebook(sizes, names.below("codebook"))
         self.from_code = pointwise(decoder.below(0), sizes.code_size, inner)
-        self.decoder = [_Block(decoder.below(1 + i), inner) for i in range(_BLOCKS)]
+        self.decoder = [ResidualBlock(decoder.below(1 + i), inner) for i in range(_BLOCKS)]
         up = 1 + _BLOCKS
         self.up = [
             Conv1D(decoder.below(f"{up}.0.conv"), inner, inner, 3),
@@ -160,7 +160,7 @@ class Codebook(keras.layers.Layer):
             variable.assign(tf.where(sane, value, variable))
 
 
-class _Block(keras.layers.Layer):
+class ResidualBlock(keras.layers.Layer):
     """Two convolutions and a pointwise one, added to what came in."""
 
     def __init__(self, names: Names, width: int):

@@ -49,7 +49,7 @@ class HifiGan(keras.Model):
         self.speaker = pointwise(names.below("cond_layer"), sizes.speaker, width)
         self.stages = []
         for i, (rate, kernel) in enumerate(zip(_RATES, _KERNELS, strict=True)):
-            self.stages.append(_Stage(names, i, width, rate, kernel, sizes.speaker))
+            self.stages.append(UpsamplingStage(names, i, width, rate, kernel, sizes.speaker))
             width //= 2
         self.last = Conv1D(names.below("conv_post"), width, 1, 7, bias=False)
         self.built = True
@@ -99,7 +99,7 @@ class HifiGan(keras.Model):
         return tf.cast(tf.tanh(x), tf.float32)[..., 0]
 
 
-class _Stage(keras.layers.Layer):
+class UpsamplingStage(keras.layers.Layer):
     """More places in time, then the mean of three stacks of residual convolutions."""
 
     def __init__(self, names: Names, number: int, width: int, rate: int, kernel: int, speaker: int):
@@ -109,7 +109,7 @@ class _Stage(keras.layers.Layer):
         self.speaker = pointwise(names.below(f"conds.{number}"), speaker, narrow)
         first = len(_BLOCK_KERNELS) * number
         self.stacks = [
-            _Residuals(names.below(f"resblocks.{first + i}"), narrow, size)
+            ResidualStack(names.below(f"resblocks.{first + i}"), narrow, size)
             for i, size in enumerate(_BLOCK_KERNELS)
         ]
         self.built = True
@@ -119,7 +119,7 @@ class _Stage(keras.layers.Layer):
         return tf.add_n([stack(x) for stack in self.stacks]) / len(self.stacks)
 
 
-class _Residuals(keras.layers.Layer):
+class ResidualStack(keras.layers.Layer):
     def __init__(self, names: Names, width: int, size: int):
         super().__init__(autocast=False)
         self.wide = [

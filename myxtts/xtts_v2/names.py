@@ -41,12 +41,14 @@ class Names:
         self._prefix = ""
         self._entries: dict[str, _Entry] = {}
         self._carried: dict[str, np.ndarray] = {}
+        self._constants: set[str] = set()
 
     def below(self, part: object) -> "Names":
         """The same table, for a layer whose names begin with `part`."""
         view = Names()
         view._prefix = f"{self._prefix}{part}."
         view._entries, view._carried = self._entries, self._carried
+        view._constants = self._constants
         return view
 
     def add(self, name: str, variable, axes: tuple[int, ...] | None = None, ones: int = 0) -> None:
@@ -58,10 +60,13 @@ class Names:
             sizes[axis] = int(variable.shape[place])
         self._entries[self._prefix + name] = _Entry(variable, axes, (*sizes, *[1] * ones))
 
-    def carry(self, name: str, value: np.ndarray) -> None:
+    def carry(self, name: str, value: np.ndarray, constant: bool = False) -> None:
         """A tensor that the published file has and no variable holds: `value` is written where no
-        file was read, and a file's value is kept for writing."""
+        file was read, and a file's value is kept for writing. A `constant` is computed with as it
+        is here, so a file in which it differs is refused."""
         self._carried[self._prefix + name] = np.asarray(value)
+        if constant:
+            self._constants.add(self._prefix + name)
 
     @property
     def variables(self) -> dict[str, object]:
@@ -87,6 +92,12 @@ class Names:
                 raise UserError(
                     f"{name} in {path} has the shape {list(value.shape)} where {list(wanted)} is "
                     "needed; the file does not belong to its config.json"
+                )
+        for name in self._constants & tensors.keys():
+            if not np.allclose(tensors[name], self._carried[name], rtol=1e-2, atol=1e-4):
+                raise UserError(
+                    f"{name} in {path} is not what it is in XTTS v2; this model computes its "
+                    "spectrograms in another way"
                 )
         for name, entry in self._entries.items():
             value = entry.to_ours(tensors[name])

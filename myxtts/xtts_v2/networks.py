@@ -27,7 +27,7 @@ class Published:
     `load` gives them the tensors of the source.
     """
 
-    def __init__(self, source: PublishedDirectory, objective: Objective = Objective()):
+    def __init__(self, source: PublishedDirectory, objective: Objective | None = None):
         self.source = source
         args, ids = source.config.model_args, json.loads(source.vocabulary)["model"]["vocab"]
         start, stop = args.gpt_start_text_token, args.gpt_stop_text_token
@@ -40,7 +40,7 @@ class Published:
             self.names,
             start_text=ids["[START]"] if start is None else start,
             stop_text=ids["[STOP]"] if stop is None else stop,
-            objective=objective,
+            objective=objective or Objective(),
         )
         self.speaker = SpeakerEncoder(SpeakerSizes.of(source.model), self.names)
         self.hifigan = HifiGan(HifiGanSizes.of(source.model), self.names)
@@ -49,7 +49,7 @@ class Published:
             self.dvae = Dvae(DvaeSizes.of(source.dvae), self.dvae_names)
 
     @classmethod
-    def load(cls, source: PublishedDirectory, objective: Objective = Objective()) -> "Published":
+    def load(cls, source: PublishedDirectory, objective: Objective | None = None) -> "Published":
         """With the tensors of `source`; UserError names one that is missing or does not fit."""
         made = cls(source, objective)
         made.names.read(source.model, source.path)

@@ -54,7 +54,7 @@ class SpeakerEncoder(keras.Model):
             for i in range(count):
                 below = names.below(f"layer{stage + 1}.{i}")
                 stride = 2 if stage and not i else 1
-                self.blocks.append(_Block(below, width, filters, stride))
+                self.blocks.append(ResidualBlock(below, width, filters, stride))
                 width = filters
         flat = width * _ROWS
         attention = names.below("attention")
@@ -63,11 +63,12 @@ class SpeakerEncoder(keras.Model):
         self.score = pointwise(attention.below(3), _ATTENTION, flat)
         self.out = linear(names.below("fc"), 2 * flat, sizes.size)
         spectrum = names.below("torch_spec")
-        # Constants that the published file has.
         emphasis = np.array([[[-mels.SPEAKER_PRE_EMPHASIS, 1.0]]], np.float32)
-        spectrum.carry("0.filter", emphasis)
-        spectrum.carry("1.spectrogram.window", mels.SPEAKER_WINDOW.astype(np.float32))
-        spectrum.carry("1.mel_scale.fb", mels.SPEAKER_FILTERS.astype(np.float32))
+        spectrum.carry("0.filter", emphasis, constant=True)
+        spectrum.carry(
+            "1.spectrogram.window", mels.SPEAKER_WINDOW.astype(np.float32), constant=True
+        )
+        spectrum.carry("1.mel_scale.fb", mels.SPEAKER_FILTERS.astype(np.float32), constant=True)
         self.built = True
 
     def call(self, waveform: tf.Tensor) -> tf.Tensor:
@@ -119,7 +120,7 @@ class Conv2D(keras.layers.Layer):
         return self.conv(tf.pad(x, [[0, 0], around, around, [0, 0]]))
 
 
-class _Block(keras.layers.Layer):
+class ResidualBlock(keras.layers.Layer):
     def __init__(self, names: Names, inputs: int, outputs: int, stride: int):
         super().__init__(autocast=False)
         self.first = Conv2D(names.below("conv1"), inputs, outputs, 3, strides=stride)
