@@ -8,6 +8,8 @@ import re
 
 import tensorflow as tf
 
+from dual_device_strategy.devices import short_name
+
 # Scopes of the ops that make a batch and that hand it out.  TensorFlow's messages name the op
 # that failed.
 PREPARING = "PREPARING_on_data_device"
@@ -82,7 +84,7 @@ def explained(
         doing = "TRAINING on the model device"
         remedy = f"make the batch or the model smaller, or use fewer slots (now {waiting})"
     message = (
-        f"Out of memory while {doing}, {failed.rsplit('device:', 1)[-1]}; {batch}; to fit into "
+        f"Out of memory while {doing}, {short_name(failed)}; {batch}; to fit into "
         f"the memory there is, {remedy}.\n{error.message}"
     )
     return tf.errors.ResourceExhaustedError(error.node_def, error.op, message)

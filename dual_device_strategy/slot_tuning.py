@@ -19,7 +19,7 @@ import statistics
 import numpy as np
 from absl import logging
 
-from dual_device_strategy import device_use
+from dual_device_strategy.devices import free_memory
 from dual_device_strategy.progress import Progress
 from dual_device_strategy.whatif import Stages, predict
 
@@ -72,7 +72,7 @@ class SlotTuning:
 
     def _fitting(self):
         """The most slots that fit into the model device's memory, as far as that is known."""
-        free = device_use.free_memory(self._device)
+        free = free_memory(self._device)
         if free is None:
             return MOST
         if self.batch_bytes is None:

@@ -26,7 +26,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.cores import usable_cores
+from dual_device_strategy.devices import usable_cores
 from dual_device_strategy.out_of_memory import PREPARING, READY, scope_name
 from dual_device_strategy.progress import Progress
 

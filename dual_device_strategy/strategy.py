@@ -6,7 +6,7 @@ import threading
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.device_pair import device_pair
+from dual_device_strategy.devices import device_pair
 from dual_device_strategy.distributed import StagedDataset
 from dual_device_strategy.out_of_memory import explained, size_of
 from dual_device_strategy.slot_tuning import FIRST

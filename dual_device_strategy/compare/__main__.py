@@ -10,11 +10,12 @@ from pathlib import Path
 import tensorflow as tf
 from absl import flags
 
-from dual_device_strategy import command, device_use, emulation
+from dual_device_strategy import command, emulation
 from dual_device_strategy.compare import plot, report
 from dual_device_strategy.compare.contenders import OURS, Setting
 from dual_device_strategy.compare.logs import compare_logs
 from dual_device_strategy.compare.rounds import Comparison, compare_at
+from dual_device_strategy.devices import total_memory
 from dual_device_strategy.output_files import writable
 from dual_device_strategy.workload import Workload, stage_times
 
@@ -70,7 +71,7 @@ def main(arguments) -> None:
 
 def _compare(sizes, cases, devices, setting, comparisons):
     real = devices.model.kind == "GPU" and not emulation.active()
-    memory = device_use.total_memory(devices.model_device)
+    memory = total_memory(devices.model_device)
     for case in [None] if real else cases:
         without, case_comparisons = set(), []
         for size in sizes:

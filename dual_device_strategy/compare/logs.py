@@ -1,6 +1,6 @@
 """Two finished runs side by side, from the files of their monitors."""
 
-from dual_device_strategy.run_log import LogError, read
+from dual_device_strategy.monitor import LogError, read
 
 _FIGURES = (
     ("steps", "steps", "{:,.0f}"),

@@ -14,6 +14,7 @@ from dual_device_strategy.compare.contenders import (
     front_end_core_ms,
     stages_alone,
 )
+from dual_device_strategy.devices import short_name
 from dual_device_strategy.out_of_memory import exhausted_device
 from dual_device_strategy.workload import REFERENCE_BATCH, Workload
 
@@ -118,7 +119,7 @@ def _run(row: Row, make: Callable, steps: int, devices: dict[str, str]) -> None:
     """One round.  Loops are made anew, so that each has the memory of both devices to itself."""
     for device in devices.values():
         if "GPU" in device:
-            tf.config.experimental.reset_memory_stats(_short(device))
+            tf.config.experimental.reset_memory_stats(short_name(device))
     try:
         loop = make()
         row.times.extend(_times(loop, steps))
@@ -138,10 +139,6 @@ def _peaks(devices):
     peaks = {}
     for role, device in devices.items():
         if "GPU" in device:
-            peak = tf.config.experimental.get_memory_info(_short(device))["peak"]
+            peak = tf.config.experimental.get_memory_info(short_name(device))["peak"]
             peaks[role] = peak / (1 << 20)
     return peaks
-
-
-def _short(device):
-    return device.rsplit("device:", 1)[-1]

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import statistics
 
-from dual_device_strategy.diagnosis import FRONT_END, HOST, JITTER, SETTINGS, TRANSFER
+from dual_device_strategy.monitor.diagnosis import FRONT_END, HOST, JITTER, SETTINGS, TRANSFER
 from dual_device_strategy.profile.measuring import Measured
 from dual_device_strategy.whatif import STAGES, Stages, predict
 

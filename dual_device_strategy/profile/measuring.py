@@ -10,6 +10,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.devices import short_name
 from dual_device_strategy.front_end import split
 from dual_device_strategy.monitor import Monitor
 from dual_device_strategy.strategy import DataModelSplitStrategy
@@ -116,7 +117,7 @@ class Stages:
             with tf.device(target):
                 return [tf.identity(t) for t in tensors]
 
-        with told(f"moving batches to {target.rsplit('device:', 1)[-1]} failed"):
+        with told(f"moving batches to {short_name(target)} failed"):
             return self._timed(name, batches, move, target, fresh)
 
     def _measure_front_end(self, batches):

@@ -8,7 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from dual_device_strategy import emulation
-from dual_device_strategy.cores import usable_cores
+from dual_device_strategy.devices import short_name, usable_cores
 from dual_device_strategy.profile import measuring, page
 from dual_device_strategy.profile.judging import TITLES, Judgement, judge
 from dual_device_strategy.whatif import STAGES, Stages, predict
@@ -126,7 +126,7 @@ def profile(
 def empty(strategy: tf.distribute.Strategy) -> Profile:
     extended = strategy.extended
     names = {"data": extended.data_device, "model": extended.worker_devices[0]}
-    names = {role: name.rsplit("device:", 1)[-1] for role, name in names.items()}
+    names = {role: short_name(name) for role, name in names.items()}
     emulated = bool(emulation.active()) and any("GPU" in name for name in names.values())
     return Profile(names, extended.slots, measuring.Measured(), emulated=emulated)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from dual_device_strategy import emulation, topology
-from dual_device_strategy.devices import Device, Devices
+from dual_device_strategy import emulation
+from dual_device_strategy.devices import Device, Devices, topology
 from dual_device_strategy.validate.report import Report
 
 # Enough to stand out in the driver's account of a GPU's memory, which others use as well.

@@ -5,7 +5,8 @@ import os
 
 import tensorflow as tf
 
-from dual_device_strategy import emulation, topology
+from dual_device_strategy import emulation
+from dual_device_strategy.devices import topology
 from dual_device_strategy.validate.report import Report
 
 OLDEST_TENSORFLOW = (2, 16)

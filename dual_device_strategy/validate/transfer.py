@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, emulation, topology
-from dual_device_strategy.devices import Devices
+from dual_device_strategy import DataModelSplitStrategy, emulation
+from dual_device_strategy.devices import Devices, topology
 from dual_device_strategy.validate.report import Report
 
 REPEATS = 100

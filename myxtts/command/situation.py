@@ -6,8 +6,7 @@ import shutil
 from pathlib import Path
 
 from dual_device_strategy import emulation
-from dual_device_strategy.device_use import free_memory
-from dual_device_strategy.devices import Devices
+from dual_device_strategy.devices import Devices, free_memory
 from myxtts.command import memory
 from myxtts.command.advice import Situation
 from myxtts.command.corpora import Clips

@@ -6,7 +6,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, Monitor, device_use
+from dual_device_strategy import DataModelSplitStrategy, Monitor, devices
 from dual_device_strategy.compare import plot, report
 from dual_device_strategy.compare.contenders import (
     HOST_SIDE,
@@ -18,7 +18,7 @@ from dual_device_strategy.compare.contenders import (
 )
 from dual_device_strategy.compare.logs import compare_logs
 from dual_device_strategy.compare.rounds import Comparison, Row, compare_at
-from dual_device_strategy.run_log import RunLog
+from dual_device_strategy.monitor import RunLog
 from dual_device_strategy.workload import Workload
 
 SMALL = Workload(4, 8, 8, (4.0, 8.0, 8.0), step_mb=1)
@@ -181,8 +181,8 @@ def test_the_picture_has_a_line_for_each_contender_and_the_limit(tmp_path):
 
 
 def test_the_memory_of_a_device_is_known_where_somebody_tells():
-    assert device_use.total_memory("GPU:1") == 1024 << 20
-    assert device_use.total_memory("CPU:1") is None
+    assert devices.total_memory("GPU:1") == 1024 << 20
+    assert devices.total_memory("CPU:1") is None
 
 
 def finished_run(path, steps):

@@ -95,7 +95,7 @@ def test_slots_change_between_epochs_only_and_batches_stay_the_same():
 def test_slots_stay_inside_the_free_memory(monkeypatch):
     def chosen(free_batches):
         free = int(free_batches * 4004)
-        monkeypatch.setattr(slot_tuning.device_use, "free_memory", lambda device: free)
+        monkeypatch.setattr(slot_tuning, "free_memory", lambda device: free)
         monkeypatch.setattr(slot_tuning, "choose", lambda prepared, stepped, batches: 8)
         strategy = DataModelSplitStrategy("GPU:0", "GPU:1", slots="auto")
         dataset = strategy.experimental_distribute_dataset(jittered(4))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, emulation, topology
-from dual_device_strategy.devices import Device, Devices
+from dual_device_strategy import DataModelSplitStrategy, emulation
+from dual_device_strategy.devices import Device, Devices, topology
 from dual_device_strategy.validate import (
     configuration,
     pipeline,
@@ -24,7 +24,7 @@ from dual_device_strategy.validate import (
 from dual_device_strategy.validate.report import Report, Status
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FAKE_DRIVER = Path(__file__).parent / "fake_driver"
+FAKE_DRIVER = Path(__file__).parent / "devices" / "fake_driver"
 PAIR = Devices(
     Device("data", "GPU:0", 0, "emulated GPU", "memory grows"),
     Device("model", "GPU:1", 1, "emulated GPU", "memory grows"),

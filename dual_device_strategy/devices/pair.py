@@ -3,7 +3,9 @@
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy import choosing, compat
+from dual_device_strategy import compat
+from dual_device_strategy.devices import choosing
+from dual_device_strategy.devices.names import physical_gpu, short_name
 
 
 def device_pair(data_device, model_device) -> tuple[str, str]:
@@ -24,15 +26,15 @@ def device_pair(data_device, model_device) -> tuple[str, str]:
     model_device = _existing("model_device", model_device, gpus + cpus)
     logging.info(
         "DataModelSplitStrategy: data device %s, model device %s (%s)",
-        _short(data_device),
-        _short(model_device),
+        short_name(data_device),
+        short_name(model_device),
         origin,
     )
     if data_device == model_device:
         logging.warning(
             "Data device and model device are both %s: batches are staged ahead, but front end "
             "and training will take turns",
-            _short(data_device),
+            short_name(data_device),
         )
     return data_device, model_device
 
@@ -43,11 +45,9 @@ def _chosen(gpus, cpus):
         pair = (cpus[:1] + gpus if gpus else cpus * 2)[:2]
         seen = "one GPU" if gpus else "no GPU"
         return *(device.name for device in pair), f"chosen: TensorFlow sees {seen}"
-    visible = tf.config.get_visible_devices("GPU")
-    if len(visible) != len(gpus):
+    if len(tf.config.get_visible_devices("GPU")) != len(gpus):
         return gpus[1].name, gpus[0].name, "chosen: the lower index trains, of parts of one card"
-    # Logical GPUs are the visible ones in physical order.
-    physical = [tf.config.list_physical_devices("GPU").index(gpu) for gpu in visible[:2]]
+    physical = [physical_gpu(0), physical_gpu(1)]
     pair, rule = choosing.data_and_model(*physical)
     return *(gpus[physical.index(index)].name for index in pair), f"chosen: {rule}"
 
@@ -67,8 +67,4 @@ def _existing(argument: str, device: str, available) -> str:
 
 
 def _names(devices) -> str:
-    return ", ".join(_short(device.name) for device in devices)
-
-
-def _short(device: str) -> str:
-    return device.rsplit("device:", 1)[-1]
+    return ", ".join(short_name(device.name) for device in devices)

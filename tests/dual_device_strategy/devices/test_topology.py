@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dual_device_strategy import choosing, emulation, topology
-from dual_device_strategy.topology import Link
+from dual_device_strategy import emulation
+from dual_device_strategy.devices import choosing, topology
+from dual_device_strategy.devices.topology import Link
 
 FAKE_DRIVER = Path(__file__).parent / "fake_driver"
 FOUR = ["NVIDIA RTX A5000"] * 4

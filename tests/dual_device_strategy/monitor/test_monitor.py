@@ -11,11 +11,10 @@ from dual_device_strategy import (
     DataModelSplitStrategy,
     Monitor,
     emulation,
-    memory_watch,
     on_data_device,
-    run_log,
 )
-from dual_device_strategy.diagnosis import (
+from dual_device_strategy.monitor import memory, run_log
+from dual_device_strategy.monitor.diagnosis import (
     FRONT_END,
     HOST,
     JITTER,
@@ -25,7 +24,7 @@ from dual_device_strategy.diagnosis import (
     slow_stage,
     warnings,
 )
-from dual_device_strategy.step_times import StepTimes, Total
+from dual_device_strategy.monitor.step_times import StepTimes, Total
 
 
 def made(batches, host_ms=0, front_end_ms=0, floats=1000):
@@ -307,8 +306,8 @@ def test_calls_of_many_steps_are_counted_as_steps():
 
 
 def test_memory_that_grows_is_told_once_with_the_figures(monkeypatch):
-    monkeypatch.setitem(memory_watch.GROWTH_MB, "model", 20)
-    monkeypatch.setattr(memory_watch, "STEPS_BEFORE_GROWTH", 20)
+    monkeypatch.setitem(memory.GROWTH_MB, "model", 20)
+    monkeypatch.setattr(memory, "STEPS_BEFORE_GROWTH", 20)
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
     watched = Monitor(strategy, write_seconds=0)
     kept = []
@@ -322,8 +321,8 @@ def test_memory_that_grows_is_told_once_with_the_figures(monkeypatch):
 
 
 def test_memory_that_stays_is_not_warned_of(monkeypatch):
-    monkeypatch.setitem(memory_watch.GROWTH_MB, "model", 20)
-    monkeypatch.setitem(memory_watch.GROWTH_MB, "data", 20)
+    monkeypatch.setitem(memory.GROWTH_MB, "model", 20)
+    monkeypatch.setitem(memory.GROWTH_MB, "data", 20)
     watched = train(made(200, floats=1_000_000), step_ms=0, epochs=2)
     assert not [text for text in watched.warnings if "grew by" in text]
 

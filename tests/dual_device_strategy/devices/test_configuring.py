@@ -213,7 +213,7 @@ def test_of_four_gpus_the_pair_with_the_best_link_is_chosen_in_tensorflows_numbe
         4,
         AS_IF_REAL
         + """
-from dual_device_strategy import topology
+from dual_device_strategy.devices import topology
 topology.cuda_bus_ids = lambda: [f"0000:{index + 1}0:00.0" for index in (4, 3, 2, 1)]
 result = {"linked": told()}
 os.environ["FAKE_NVML"] = '{"gpus": ["NVIDIA A"]}'
@@ -224,7 +224,7 @@ result["left visible"] = told()
 print(json.dumps(result))
 """,
         FAKE_NVML=json.dumps(layout),
-        PYTHONPATH=os.pathsep.join([str(HERE / "fake_driver"), str(HERE.parent.parent)]),
+        PYTHONPATH=os.pathsep.join([str(HERE / "fake_driver"), str(HERE.parent.parent.parent)]),
     )
     assert "data device GPU:1 (physical GPU 2," in result["linked"]
     assert "model device GPU:0 (physical GPU 0," in result["linked"]

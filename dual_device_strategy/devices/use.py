@@ -8,6 +8,7 @@ whether training waits is told by the wait share of `dual_device_strategy.monito
 """
 
 import dataclasses
+import os
 import statistics
 import threading
 import time
@@ -15,11 +16,13 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from dual_device_strategy import compat, emulation, topology
+from dual_device_strategy import compat, emulation
+from dual_device_strategy.devices import topology
+from dual_device_strategy.devices.names import kind_and_index, physical_gpu
 
 
 @dataclasses.dataclass(frozen=True)
-class Use:
+class Sample:
     """One device at one moment, or over a time; None is what nobody tells.
 
     Attributes:
@@ -35,7 +38,7 @@ class Use:
     card: int | None = None
 
 
-class DeviceUse:
+class DeviceSampler:
     """Samples devices every `period` seconds, from `start()` to `stop()`.
 
     `absent` says, by device, why there is nothing to sample.
@@ -44,7 +47,7 @@ class DeviceUse:
     def __init__(self, devices: Sequence[str], period: float = 0.5):
         self.devices = list(dict.fromkeys(devices))
         self.period = period
-        self.samples: dict[str, list[tuple[float, Use]]] = {name: [] for name in self.devices}
+        self.samples: dict[str, list[tuple[float, Sample]]] = {name: [] for name in self.devices}
         self.absent: dict[str, str] = {}
         self._sources = {}
         for name in self.devices:
@@ -73,7 +76,7 @@ class DeviceUse:
             self._thread = None
             self.sample()
 
-    def sample(self) -> dict[str, Use]:
+    def sample(self) -> dict[str, Sample]:
         """Takes and returns a sample of each device that can be asked."""
         now = time.monotonic()
         uses = {}
@@ -87,13 +90,13 @@ class DeviceUse:
             self.samples[name].append((now, uses[name]))
         return uses
 
-    def summary(self, since: float = 0.0) -> dict[str, Use]:
+    def summary(self, since: float = 0.0) -> dict[str, Sample]:
         """Mean busy share, last memory, largest peak per device, from samples since a time."""
         result = {}
         for name, samples in self.samples.items():
             uses = [use for when, use in list(samples) if when >= since]
             busy = [use.busy for use in uses if use.busy is not None]
-            result[name] = Use(
+            result[name] = Sample(
                 busy=statistics.fmean(busy) if busy else None,
                 memory=uses[-1].memory if uses else None,
                 peak=max((use.peak for use in uses if use.peak is not None), default=None),
@@ -118,11 +121,11 @@ def free_memory(device: str) -> int | None:
     What the card has free says little: without memory growth TensorFlow's allocator takes nearly
     all of it at the start, and hands it out later.
     """
-    kind, index = _kind_and_index(device)
+    kind, index = kind_and_index(device)
     if kind != "GPU":
         return None
     if emulation.active():
-        use = emulation.stats(_physical_gpu(index))
+        use = emulation.stats(physical_gpu(index))
         return use.memory_limit - use.memory_peak
     limit = compat.allocator_limit(device)
     try:
@@ -134,20 +137,28 @@ def free_memory(device: str) -> int | None:
 
 def total_memory(device: str) -> int | None:
     """Bytes of a GPU's memory that this program may use; None if unknown."""
-    kind, index = _kind_and_index(device)
+    kind, index = kind_and_index(device)
     if kind != "GPU":
         return None
     if emulation.active():
-        return emulation.stats(_physical_gpu(index)).memory_limit
+        return emulation.stats(physical_gpu(index)).memory_limit
     return compat.allocator_limit(device)
+
+
+def usable_cores() -> int:
+    """The cores of the host that this process may use; all of them where the system is silent."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS and Windows
+        return os.cpu_count() or 1
 
 
 def _source(device):
     """A function that samples the device, or why there is none."""
-    kind, index = _kind_and_index(device)
+    kind, index = kind_and_index(device)
     if kind != "GPU":
         return "a CPU device has no account of its use"
-    physical = _physical_gpu(index)
+    physical = physical_gpu(index)
     if emulation.active():
         return _Emulated(physical)
     try:
@@ -157,30 +168,19 @@ def _source(device):
     return _Driver(f"GPU:{index}", driver_index)
 
 
-def _kind_and_index(device):
-    kind, index = device.rsplit("device:", 1)[-1].lstrip("/").split(":")
-    return kind.upper(), int(index)
-
-
-def _physical_gpu(index):
-    # Logical GPUs are the visible ones in physical order.
-    visible = tf.config.get_visible_devices("GPU")
-    return tf.config.list_physical_devices("GPU").index(visible[index])
-
-
 class _Emulated:
     def __init__(self, gpu):
         self._gpu = gpu
         self._before = emulation.stats(gpu)
         self._busy = None
 
-    def __call__(self) -> Use:
+    def __call__(self) -> Sample:
         now, before = emulation.stats(self._gpu), self._before
         seconds = now.seconds - before.seconds
         if seconds >= 0.1:  # over less it would be the share of one step's part
             self._busy = (now.compute_seconds - before.compute_seconds) / seconds
             self._before = now
-        return Use(self._busy, now.memory_live, now.memory_peak, now.memory_live)
+        return Sample(self._busy, now.memory_live, now.memory_peak, now.memory_live)
 
 
 class _Driver:
@@ -192,7 +192,7 @@ class _Driver:
         self._device = device
         self._handle = pynvml.nvmlDeviceGetHandleByIndex(driver_index)
 
-    def __call__(self) -> Use:
+    def __call__(self) -> Sample:
         try:
             card = self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used
             busy = self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu / 100
@@ -201,5 +201,5 @@ class _Driver:
         try:
             held = tf.config.experimental.get_memory_info(self._device)
         except ValueError:  # an allocator that keeps no account
-            return Use(busy, card, card, card)
-        return Use(busy, held["current"], held["peak"], card)
+            return Sample(busy, card, card, card)
+        return Sample(busy, held["current"], held["peak"], card)

@@ -1,6 +1,5 @@
 """Watches a training run: step time, waiting, slots, devices and memory."""
 
-import collections
 import contextlib
 import time
 from collections.abc import Iterable, Iterator
@@ -9,20 +8,22 @@ from pathlib import Path
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy import diagnosis, memory_watch
-from dual_device_strategy.arrivals import Arrivals
-from dual_device_strategy.device_use import DeviceUse
-from dual_device_strategy.keras_monitor import MonitorCallback
-from dual_device_strategy.memory_watch import in_mb, short
-from dual_device_strategy.monitor_report import report
-from dual_device_strategy.run_log import RunFiles
-from dual_device_strategy.step_times import StepTimes
+from dual_device_strategy.devices import DeviceSampler, short_name
+from dual_device_strategy.monitor import diagnosis, memory
+from dual_device_strategy.monitor.arrivals import ReadyCounts
+from dual_device_strategy.monitor.keras_callback import MonitorCallback
+from dual_device_strategy.monitor.memory import in_mb
+from dual_device_strategy.monitor.report import report
+from dual_device_strategy.monitor.run_log import RunFiles
+from dual_device_strategy.monitor.step_times import StepTimes
 
 
 class Monitor:
-    """Measures the steps of a training run and says what keeps them waiting.
+    """A record of a training run: how long steps take, what they wait for, what memory they need.
 
-    Make it before datasets are distributed, so that batches on their way can be counted:
+    It warns once for each thing that keeps training waiting, with the setting most likely to help,
+    and can write its figures for TensorBoard and for `compare --logs`.  Make it before datasets are
+    distributed, because only then are batches counted on their way (it warns if it came too late):
 
         monitor = Monitor(strategy, json_file="run.jsonl", log_dir="logs")
         dataset = strategy.experimental_distribute_dataset(dataset)
@@ -32,37 +33,38 @@ class Monitor:
                 print(loss.numpy())
         print(monitor.close())
 
-    or, with Keras, `model.fit(..., callbacks=[monitor.callback()])`.  Where the loop itself runs
-    inside a tf.function, several steps a call:
+    With Keras it is a callback: `model.fit(..., callbacks=[monitor.callback()])`.  It may be given
+    to several fits, which go on with the same figures.  Where a tf.function runs several steps at
+    each call:
 
         with monitor.call(iterator, steps=100):
             run_a_hundred_steps(iterator)
 
-    A step lasts from asking for its batch to asking for the next one.  With TensorFlow's
-    asynchronous dispatch a loop that reads nothing back runs ahead of its device: read the loss,
-    as trainers do, or waiting shows up in other steps than where it happened.
+    A step lasts from asking for its batch to asking for the next one.  TensorFlow dispatches
+    asynchronously, so a loop that reads nothing back runs ahead of its device, and waiting shows
+    up in later steps than those that caused it: read the loss, as trainers do.
 
-    What is lost inside a tf.function: for a call of several steps there is one time, so what
-    varies within it is averaged away; and only the waiting for its first batch is seen, so it is
-    reported for calls of one step only (Keras without `steps_per_execution`), and as unknown for
-    others.  What Keras's function returns passes GPU:0, TensorFlow's default device; where that is
-    the data device, reading it waits for the front end, and counts as the step's time.
+    Inside a tf.function less can be seen.  A call of several steps has one time, so variation
+    within it is averaged away.  Only the waiting for its first batch is seen; so it is reported
+    for calls of one step (Keras without `steps_per_execution`) and is unknown for others.  What
+    Keras's function returns passes through GPU:0, TensorFlow's default device; where that is the
+    data device, reading it waits for the front end, and counts as the step's time.
 
     A GPU's utilisation only says that some kernel ran; judge by the wait share.
 
     The first steps, which trace, and the first step of each later epoch, which fills the slots,
-    are kept apart from the figures.  Under another strategy than DataModelSplitStrategy there are
+    are kept apart from the figures.  Under a strategy other than DataModelSplitStrategy there are
     no slots to count; the rest is the same.
 
     Args:
       strategy: the strategy of the run; None for the one in scope.
-      json_file: write figures to this file, a JSON object a line; `compare --logs` reads it.
-      log_dir: write them for TensorBoard to this directory.
-      first_steps: so many steps (or calls) at the start are kept apart.
-      window: so many of the latest steps are what warnings judge by.
-      sample_every: count the READY batches at every so manyth step.
-      write_seconds: write figures, look at memory and judge this often.
-      device_seconds: sample the devices this often.
+      json_file: writes figures to this file, one JSON object per line; `compare --logs` reads it.
+      log_dir: writes figures for TensorBoard to this directory.
+      first_steps: the number of steps (or calls) at the start that are kept apart.
+      window: the number of latest steps that warnings are based on.
+      sample_every: counts the READY batches at every Nth step.
+      write_seconds: the interval of writing figures, looking at memory and judging.
+      device_seconds: the interval of sampling the devices.
     """
 
     def __init__(
@@ -92,13 +94,11 @@ class Monitor:
         self._roles = {"model": model}
         if hasattr(self._extended, "data_device"):
             self._roles = {"data": self._extended.data_device, "model": model}
-        self._use = DeviceUse(list(self._roles.values()), device_seconds)
-        self._memory = memory_watch.MemoryWatch(self._roles)
+        self._use = DeviceSampler(list(self._roles.values()), device_seconds)
+        self._memory = memory.MemoryWatch(self._roles)
         self._steps = self._calls = self._epochs = self._judged = 0
         self._last_write = self._started = time.perf_counter()
-        self._arrivals: Arrivals | None = None
-        self._ready = collections.deque(maxlen=30)  # latest samples
-        self._ready_to_write: list[int] = []
+        self._ready = ReadyCounts()
         self._steps_per_call = 1
         self._closed = None
         self._files = RunFiles(
@@ -107,28 +107,29 @@ class Monitor:
             {
                 "strategy": type(strategy).__name__,
                 "slots": getattr(self._extended, "slots", None),
-                "devices": {role: short(name) for role, name in self._roles.items()},
+                "devices": {role: short_name(name) for role, name in self._roles.items()},
             },
         )
         self._use.start()
 
     def batches(self, dataset: Iterable) -> Iterator:
-        """The batches of one epoch of a dataset, or of an iterator, watched."""
+        """Yields the batches of one epoch of a dataset, or of an iterator, and times the steps."""
         self._reopen()
         iterator = iter(dataset)
-        arrivals = self._arrivals_of(iterator)
+        self._follow(iterator)
+        ready = self._ready if self._ready.arrivals else None
         clock, noted, sample_every = time.perf_counter, self._noted, self._sample_every
         starts_epoch = self._epochs > 0
         self._note_steps()
         before, count = self._calls, 0
         asked = clock()
         while True:
-            # All that is done at every step is part of the step, in caches that the step has
-            # emptied; so figures are made of many steps at a time.
+            # What is done here at every step lengthens the step, in caches that the step has just
+            # emptied; so the figures of many steps are made at a time.
             asked_now = asked
             if (before + count) % sample_every == 0:
                 self._note_steps()
-                if arrivals:
+                if ready:
                     self._count_ready()
                     asked_now = clock()
             batch = next(iterator, self)
@@ -136,10 +137,10 @@ class Monitor:
                 break
             wait = clock() - asked_now
             count += 1
-            if arrivals:
-                arrivals.taken += 1
+            if ready:
+                ready.took(1)
             held = [batch]
-            del batch  # this frame is not to keep it longer than the consumer does
+            del batch  # this frame must not keep it longer than the consumer does
             yield held.pop()
             now = clock()
             noted.append((now - asked, wait, starts_epoch))
@@ -176,7 +177,7 @@ class Monitor:
             "steps_per_call": self._steps_per_call,
             "devices": {
                 role: {
-                    "device": short(name),
+                    "device": short_name(name),
                     "busy": uses[name].busy,
                     "memory_mb": in_mb(uses[name].memory),
                     "peak_mb": in_mb(uses[name].peak),
@@ -220,29 +221,26 @@ class Monitor:
 
     # What callbacks and `call` share.
 
-    def _arrivals_of(self, iterator):
-        """The counts that go on, if it is the iterator of before."""
-        if self._arrivals is None or not self._arrivals.counts_of(iterator):
-            self._arrivals = Arrivals.of(iterator)
-            if self._arrivals is None and self._counts and hasattr(iterator, "progress"):
-                self._came_too_late()
-        return self._arrivals
+    def _follow(self, iterator):
+        # Only iterators of our strategy have a `progress`, None where nothing is counted.
+        if not self._ready.follow(iterator) and self._counts and hasattr(iterator, "progress"):
+            self._came_too_late()
 
     def _came_too_late(self):
-        """Nothing counts this dataset's batches, and no advice follows from their absence."""
+        """Nothing counts this dataset's batches, and no advice follows from that."""
         self._too_late = True
         self._warn(
             "too late",
-            "the Monitor was made after the dataset was distributed, so no READY batches are "
-            "counted and it cannot be said what is waited for: make the Monitor first",
+            "the Monitor was made after the dataset was distributed, so READY batches are not "
+            "counted and the cause of waiting is unknown: make the Monitor first",
         )
 
     def _begin_call(self, iterator=None):
         self._reopen()
         if iterator is not None:
-            self._arrivals_of(iterator)
+            self._follow(iterator)
         sample = None
-        if self._arrivals and self._calls % self._sample_every == 0:
+        if self._ready.arrivals and self._calls % self._sample_every == 0:
             sample = self._count_ready(), time.time()
         return time.perf_counter(), sample
 
@@ -251,18 +249,15 @@ class Monitor:
         wait = None
         if sample and steps == 1:
             ready, asked = sample
-            # What was READY was not waited for; else the batch's time of arrival is known.
-            arrived = None if ready else self._arrivals.time_of_next()
+            # A READY batch is not waited for; of any other the time of arrival is known.
+            arrived = None if ready else self._ready.arrivals.time_of_next()
             wait = 1e3 * max(0.0, arrived - asked) if arrived else 0.0
-        if self._arrivals:
-            self._arrivals.taken += steps
+        self._ready.took(steps)
         self._steps_per_call = steps
         self._note(1e3 * lasted / steps, wait, starts_epoch, steps)
 
     def _count_ready(self):
-        ready = self._arrivals.ready()
-        self._ready.append(ready)
-        self._ready_to_write.append(ready)
+        ready = self._ready.count()
         if self._calls > self._times.first.count:
             self._times.add_ready(ready)
         return ready
@@ -278,7 +273,7 @@ class Monitor:
         self._steps += steps
         self._calls += 1
         if self._calls % 10 == 0:
-            if self._steps >= memory_watch.STEPS_BEFORE_GROWTH and not self._memory.compares:
+            if self._steps >= memory.STEPS_BEFORE_GROWTH and not self._memory.compares:
                 self._memory.remember(self._use.sample())
             if time.perf_counter() - self._last_write > self._write_seconds:
                 self._write()
@@ -296,26 +291,23 @@ class Monitor:
         if recent["count"] >= min(20, self._times._window.maxlen):
             self._judge(recent, self._use.busy(data))
         self._judge_memory(uses)
-        ready = self._ready_to_write
         values = {name: recent[name] for name in ("step_ms", "std_ms", "variation", "wait_share")}
         values["steps_per_second"] = recent["steps_per_second"]
-        values["ready"] = sum(ready) / len(ready) if ready else None
+        values["ready"] = self._ready.mean_since_last()
         for role, name in self._roles.items():
             if name in uses:
                 values[f"{role}_busy"] = uses[name].busy
                 values[f"{role}_memory_mb"] = in_mb(uses[name].memory)
                 values[f"{role}_peak_mb"] = in_mb(uses[name].peak)
-        self._ready_to_write = []
         self._files.write(self._steps, time.perf_counter() - self._started, values)
 
     def _judge(self, recent, busy):
         if self._calls - self._judged < 20:
             return
         self._judged = self._calls
-        enough = len(self._ready) >= 5
         stage = diagnosis.slow_stage(
-            empty_share=self._ready.count(0) / len(self._ready) if enough else None,
-            host_wait_share=self._arrivals.host_wait_share() if self._arrivals else None,
+            empty_share=self._ready.empty_share,
+            host_wait_share=self._ready.host_wait_share(),
             data_busy=busy,
         )
         if self._too_late:

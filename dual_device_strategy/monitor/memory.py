@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Mapping
 
-from dual_device_strategy.device_use import Use
+from dual_device_strategy.devices import Sample, short_name
 
 MB = 1 << 20
 # Growth that is reported, over what was in use after the first epoch or so many steps.
@@ -28,14 +28,14 @@ class MemoryWatch:
         """Whether there is something to compare with yet."""
         return bool(self._before)
 
-    def remember(self, uses: Mapping[str, Use]) -> None:
+    def remember(self, uses: Mapping[str, Sample]) -> None:
         """From now on compares with what has been held lately."""
         self.grown(uses, step=0)
         self._before = {role: max(held) for role, held in self._held.items() if held}
         for held in self._held.values():
             held.clear()
 
-    def grown(self, uses: Mapping[str, Use], step: int) -> dict[str, str]:
+    def grown(self, uses: Mapping[str, Sample], step: int) -> dict[str, str]:
         """By role, a sentence about each device whose memory has grown, after these samples."""
         found = {}
         for role, name in self._roles.items():
@@ -47,16 +47,12 @@ class MemoryWatch:
             enough = len(latest) == LATEST
             if before is not None and enough and held - before > GROWTH_MB[role] * MB:
                 found[role] = (
-                    f"memory of the {role} device {short(name)} grew by "
+                    f"memory of the {role} device {short_name(name)} grew by "
                     f"{(held - before) / MB:,.0f} MB, from {before / MB:,.0f} MB to "
                     f"{held / MB:,.0f} MB at step {step:,} (peak "
                     f"{in_mb(uses[name].peak):,.0f} MB): something keeps tensors of past steps"
                 )
         return found
-
-
-def short(device: str) -> str:
-    return device.rsplit("device:", 1)[-1]
 
 
 def in_mb(size: int | None) -> float | None:

@@ -7,13 +7,13 @@ import types
 import pytest
 import tensorflow as tf
 
-from dual_device_strategy import device_use, emulation, topology
-from dual_device_strategy.device_use import DeviceUse
+from dual_device_strategy import devices, emulation
+from dual_device_strategy.devices import DeviceSampler, topology
 
 
 @pytest.mark.timing
 def test_emulated_gpus_tell_their_busy_share_and_their_memory():
-    use = DeviceUse(["GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1"], period=60)
+    use = DeviceSampler(["GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1"], period=60)
     use.start()
     with tf.device("GPU:1"):
         held = tf.ones([1 << 20])
@@ -28,7 +28,7 @@ def test_emulated_gpus_tell_their_busy_share_and_their_memory():
 
 
 def test_samples_are_taken_in_the_background_until_it_is_stopped():
-    use = DeviceUse(["GPU:0"], period=0.01)
+    use = DeviceSampler(["GPU:0"], period=0.01)
     use.start()
     until = time.monotonic() + 30
     while len(use.samples["GPU:0"]) < 3 and time.monotonic() < until:
@@ -39,12 +39,12 @@ def test_samples_are_taken_in_the_background_until_it_is_stopped():
 
 
 def test_a_cpu_device_is_absent_and_said_so():
-    use = DeviceUse(["CPU:1"])
+    use = DeviceSampler(["CPU:1"])
     use.start()
     use.stop()
     assert use.absent == {"CPU:1": "a CPU device has no account of its use"}
     assert use.summary()["CPU:1"].busy is None
-    assert device_use.free_memory("CPU:1") is None
+    assert devices.free_memory("CPU:1") is None
 
 
 def test_free_memory_shrinks_by_what_tensors_hold(run_python):
@@ -52,12 +52,12 @@ def test_free_memory_shrinks_by_what_tensors_hold(run_python):
     done = run_python(
         """
 import tensorflow as tf
-from dual_device_strategy import device_use, emulation
+from dual_device_strategy import devices, emulation
 emulation.start(gpus=2, memory_mb=256)
-before = device_use.free_memory("GPU:1")
+before = devices.free_memory("GPU:1")
 with tf.device("GPU:1"):
     held = tf.zeros([8 << 20])
-print(before - device_use.free_memory("GPU:1") >= 32 << 20)
+print(before - devices.free_memory("GPU:1") >= 32 << 20)
 """
     )
     assert done.stdout.split() == ["True"], done.stderr
@@ -86,7 +86,7 @@ def driver(monkeypatch):
 
 
 def test_a_drivers_gpus_are_asked_by_the_drivers_numbers(driver):
-    sample = DeviceUse(["GPU:0", "GPU:1"]).sample()
+    sample = DeviceSampler(["GPU:0", "GPU:1"]).sample()
     assert [sample[name].busy for name in ("GPU:0", "GPU:1")] == [0.41, 0.40]
     assert sample["GPU:0"].card == 5 << 30
     # What this program's tensors hold comes from TensorFlow.
@@ -97,8 +97,8 @@ def test_free_memory_is_the_allocators_limit_less_its_peak_not_what_the_card_has
     # Without growth TensorFlow takes nearly the whole card at the start, and the driver calls that
     # used: this card says that 5,000 of 24,000 MB are in use, the allocator has 1,024 MB.
     peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
-    assert device_use.free_memory("GPU:0") == (1024 << 20) - peak
-    assert device_use.total_memory("GPU:0") == 1024 << 20
+    assert devices.free_memory("GPU:0") == (1024 << 20) - peak
+    assert devices.total_memory("GPU:0") == 1024 << 20
 
 
 def test_free_memory_is_unknown_where_the_allocator_keeps_no_account(driver, monkeypatch):
@@ -106,11 +106,11 @@ def test_free_memory_is_unknown_where_the_allocator_keeps_no_account(driver, mon
         raise ValueError("Allocator stats not available")
 
     monkeypatch.setattr(tf.config.experimental, "get_memory_info", no_account)
-    assert device_use.free_memory("GPU:0") is None
+    assert devices.free_memory("GPU:0") is None
 
 
 def test_a_driver_that_stops_answering_is_absent_with_its_message(driver):
-    use = DeviceUse(["GPU:0"])
+    use = DeviceSampler(["GPU:0"])
 
     def lost(handle):
         raise NVMLError("GPU is lost")
@@ -126,4 +126,4 @@ def test_without_the_library_the_reason_is_kept(monkeypatch):
 
     monkeypatch.setattr(topology, "read_topology", unknown)
     monkeypatch.setattr(emulation, "active", lambda: None)
-    assert DeviceUse(["GPU:0"]).absent == {"GPU:0": "nvidia-ml-py is not installed"}
+    assert DeviceSampler(["GPU:0"]).absent == {"GPU:0": "nvidia-ml-py is not installed"}

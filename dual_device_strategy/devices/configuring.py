@@ -6,7 +6,8 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy import choosing, compat, emulation, topology
+from dual_device_strategy import compat, emulation
+from dual_device_strategy.devices import choosing
 
 # Set, it decides for every GPU of the process whether memory grows, whatever the program asks.
 GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
@@ -113,9 +114,9 @@ def configure_devices(
                 f"{role}_gpu_memory_mb=2048, or leave it out to let memory grow."
             )
     if data_gpu is None and model_gpu is None:
-        pair, reason = _choose(gpus)
+        pair, reason = choosing.choose(gpus)
     else:
-        pair, reason = _check(data_gpu, model_gpu, gpus), "as asked"
+        pair, reason = choosing.check(data_gpu, model_gpu, gpus), "as asked"
     for role, index in zip(limits, pair, strict=True):
         if limits[role] is not None and index is None:
             raise ValueError(
@@ -140,71 +141,6 @@ def gpu_name(gpu: tf.config.PhysicalDevice) -> str:
     if emulation.active():
         return "emulated GPU"
     return tf.config.experimental.get_device_details(gpu).get("device_name", "unnamed GPU")
-
-
-def _choose(gpus):
-    """The pair of physical GPU indices (None for a CPU) when none were named, and why these."""
-    visible = [gpus.index(gpu) for gpu in tf.config.get_visible_devices("GPU")]
-    if not visible:
-        return (None, None), "two logical CPUs because TensorFlow sees no GPU"
-    if len(visible) == 1:
-        return (None, visible[0]), "data on the host CPU because TensorFlow sees one GPU"
-    chosen, reason = _two_of(visible)
-    pair, rule = choosing.data_and_model(*chosen)
-    return pair, f"{reason}; {rule}"
-
-
-def _two_of(visible):
-    """Two of the physical GPUs, and why these."""
-    first_two = tuple(sorted(visible)[:2])
-    if len(visible) == 2:
-        return first_two, "the two GPUs there are"
-    if emulation.active():
-        return first_two, f"the first two of {len(visible)}: emulated links are all alike"
-    try:
-        known = topology.read_topology()
-        pair = known.best_pair(visible)
-    except (topology.UnknownTopologyError, IndexError) as unknown:
-        return first_two, f"the first two of {len(visible)}: topology unknown, {unknown}"
-    return pair, f"the pair of {len(visible)} with the best link, {known.link(*pair)}"
-
-
-def _check(data_gpu, model_gpu, gpus):
-    """The named pair, once it is known to exist."""
-    asked = f"data_gpu={data_gpu}, model_gpu={model_gpu}"
-    otherwise = "or leave both out to have the devices chosen"
-    if len(gpus) < 2:
-        why = topology.why_gpus_are_missing(len(gpus))
-        raise ValueError(
-            f"{asked} asks for two GPUs, but TensorFlow sees {_count(gpus)} ({why}): leave both "
-            "out to use what there is, or emulate a pair with EMULATED_GPUS=2 in the environment."
-        )
-    if data_gpu is None or model_gpu is None:
-        missing = "data_gpu" if data_gpu is None else "model_gpu"
-        raise ValueError(
-            f"{asked} names one GPU and not the other, and TensorFlow sees {_count(gpus)}: give "
-            f"{missing} as well, {otherwise}."
-        )
-    for name, index in (("data_gpu", data_gpu), ("model_gpu", model_gpu)):
-        if not 0 <= index < len(gpus):
-            hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-            renumbered = f", which CUDA_VISIBLE_DEVICES={hidden} renumbers" if hidden else ""
-            raise ValueError(
-                f"{name}={index} does not exist: TensorFlow sees {_count(gpus)}{renumbered}; name "
-                f"two of them, {otherwise}."
-            )
-    if data_gpu == model_gpu:
-        raise ValueError(
-            f"{asked} names the same GPU twice, and TensorFlow sees {_count(gpus)}: name two "
-            f"different ones, {otherwise}."
-        )
-    return data_gpu, model_gpu
-
-
-def _count(gpus):
-    if not gpus:
-        return "no GPU"
-    return "one GPU, 0" if len(gpus) == 1 else f"{len(gpus)} GPUs, 0 to {len(gpus) - 1}"
 
 
 def _check_not_configured(data_gpu, model_gpu, chosen):

@@ -1,0 +1,92 @@
+"""How many batches are READY when a step asks for one."""
+
+import collections
+import time
+import weakref
+
+
+class Arrivals:
+    """The batches of one iterator that have reached the model device.
+
+    Whoever takes batches from the iterator adds them to `taken`; then `ready()` is what is left.
+    """
+
+    @classmethod
+    def of(cls, iterator) -> "Arrivals | None":
+        """None where nothing is counted: another strategy, or counting was not asked for."""
+        if getattr(iterator, "progress", None) is None:
+            return None
+        return cls(iterator)
+
+    def __init__(self, iterator):
+        self._iterator = weakref.ref(iterator)
+        self._progress = iterator.progress
+        self.taken = 0
+        # The dataset counts the batches of all its iterators; this one's begin here.
+        self._before = self._progress.arrived_now() - iterator.arrivals()
+        self._host_before = float(self._progress.host_seconds), time.perf_counter()
+
+    def counts_of(self, iterator) -> bool:
+        return self._iterator() is iterator
+
+    def ready(self) -> int:
+        """The number of batches that are READY now."""
+        return max(0, self._progress.arrived_now() - self._before - self.taken)
+
+    def time_of_next(self) -> float | None:
+        """When the next batch arrived, in seconds since the epoch; None if it has not."""
+        index = self._before + self.taken
+        if self._progress.arrived_now() <= index:
+            return None
+        times = self._progress.times
+        return float(times[index % times.shape[0]])
+
+    def host_wait_share(self) -> float:
+        """Share of the time since the last call in which the data device waited for the host."""
+        total, now = float(self._progress.host_seconds), time.perf_counter()
+        before, then = self._host_before
+        self._host_before = total, now
+        return (total - before) / (now - then)
+
+
+class ReadyCounts:
+    """Counts of READY batches over a whole run, whatever iterators it uses.
+
+    `follow` each iterator that is about to be used; then `count` at some of the steps, just before
+    they ask, and tell `took` how many batches they took.
+    """
+
+    def __init__(self):
+        self.arrivals: Arrivals | None = None
+        self._latest = collections.deque(maxlen=30)
+        self._unwritten: list[int] = []
+
+    def follow(self, iterator) -> bool:
+        """Counts this iterator's batches from now on; False if that is not possible."""
+        # An iterator that was left and is used again keeps its counts.
+        if self.arrivals is None or not self.arrivals.counts_of(iterator):
+            self.arrivals = Arrivals.of(iterator)
+        return self.arrivals is not None
+
+    def count(self) -> int:
+        ready = self.arrivals.ready()
+        self._latest.append(ready)
+        self._unwritten.append(ready)
+        return ready
+
+    def took(self, batches: int) -> None:
+        if self.arrivals:
+            self.arrivals.taken += batches
+
+    @property
+    def empty_share(self) -> float | None:
+        """How often no batch was READY, lately; None if too few counts were made."""
+        return self._latest.count(0) / len(self._latest) if len(self._latest) >= 5 else None
+
+    def host_wait_share(self) -> float | None:
+        return self.arrivals.host_wait_share() if self.arrivals else None
+
+    def mean_since_last(self) -> float | None:
+        """The mean of the counts since this was last asked; None if there were none."""
+        counts, self._unwritten = self._unwritten, []
+        return sum(counts) / len(counts) if counts else None
