@@ -1,13 +1,13 @@
-"""The monitor as a Keras callback."""
+"""The monitor as a callback of `model.fit`."""
 
 import keras
 
 
 class MonitorCallback(keras.callbacks.Callback):
-    """Feeds a `Monitor` from `fit`, whose loop takes batches inside a tf.function.
+    """A callback that tells a `Monitor` when the calls of `fit` begin and end.
 
-    A step lasts from the beginning of one batch to the beginning of the next, what other
-    callbacks do included.
+    Made by `Monitor.callback()`.  `fit` takes its batches inside a tf.function, so a step is timed
+    from the beginning of one batch to the beginning of the next, other callbacks included.
     """
 
     def __init__(self, monitor):
@@ -27,8 +27,8 @@ class MonitorCallback(keras.callbacks.Callback):
         self._end_call()
         iterator = None
         if self._first_batch:
-            # Keras makes its iterator between the beginnings of the epoch and of its first batch,
-            # or goes on with the one it has, and validation may have made the last one.
+            # Keras makes its iterator after the epoch begins and before its first batch does, or
+            # goes on with the one it has; and the newest iterator may be that of validation.
             self._first_batch = False
             last = getattr(self._monitor._extended, "last_iterator", lambda: None)()
             if last is not None and last is not self._validation():

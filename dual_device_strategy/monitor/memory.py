@@ -1,4 +1,4 @@
-"""Tells of memory that grows while the work stays the same."""
+"""Memory that grows while the work stays the same."""
 
 import collections
 from collections.abc import Mapping
@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dual_device_strategy.devices import Sample, short_name
 
 MB = 1 << 20
-# Growth that is reported, over what was in use after the first epoch or so many steps.
+# Growth that is reported, in MB over what was in use after the first epoch, or after
+# STEPS_BEFORE_GROWTH steps.
 GROWTH_MB = {"data": 200, "model": 500}
 STEPS_BEFORE_GROWTH = 1000
 LATEST = 5
 
 
 class MemoryWatch:
-    """What devices hold, against what they held when all that stays had been made.
+    """A comparison of what devices hold now with what they held early in the run.
 
-    What a device holds is the least of its latest samples, because batches come and go.
+    Call `remember` once everything lasting has been made, then `grown` with each new sample.
+    Batches come and go, so what a device holds is the least of its latest samples.
     """
 
     def __init__(self, roles: Mapping[str, str]):
@@ -25,18 +27,18 @@ class MemoryWatch:
 
     @property
     def compares(self) -> bool:
-        """Whether there is something to compare with yet."""
+        """Whether `remember` has something to compare with."""
         return bool(self._before)
 
     def remember(self, uses: Mapping[str, Sample]) -> None:
-        """From now on compares with what has been held lately."""
+        """Compares with what devices have held lately, from now on."""
         self.grown(uses, step=0)
         self._before = {role: max(held) for role, held in self._held.items() if held}
         for held in self._held.values():
             held.clear()
 
     def grown(self, uses: Mapping[str, Sample], step: int) -> dict[str, str]:
-        """By role, a sentence about each device whose memory has grown, after these samples."""
+        """Takes a sample; returns, by role, a sentence about each device whose memory has grown."""
         found = {}
         for role, name in self._roles.items():
             if name not in uses or uses[name].memory is None:

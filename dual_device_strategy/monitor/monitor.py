@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import tensorflow as tf
-from absl import logging
 
 from dual_device_strategy.devices import DeviceSampler, short_name
 from dual_device_strategy.monitor import diagnosis, memory
 from dual_device_strategy.monitor.arrivals import ReadyCounts
 from dual_device_strategy.monitor.keras_callback import MonitorCallback
-from dual_device_strategy.monitor.memory import in_mb
-from dual_device_strategy.monitor.report import report
-from dual_device_strategy.monitor.run_log import RunFiles
+from dual_device_strategy.monitor.report import device_figures, report
+from dual_device_strategy.monitor.run_log import RunFiles, line_of
 from dual_device_strategy.monitor.step_times import StepTimes
 
 
@@ -86,14 +84,11 @@ class Monitor:
             self._extended.counts_arrivals = True
         self._times = StepTimes(first_steps, window)
         self._noted: list[tuple[float, float, bool]] = []  # steps of which no figures are made yet
-        self.warnings: list[str] = []
-        self._warned = set()
-        self._sample_every = sample_every
-        self._write_seconds = write_seconds
-        (model,) = self._extended.worker_devices[:1]
-        self._roles = {"model": model}
-        if hasattr(self._extended, "data_device"):
-            self._roles = {"data": self._extended.data_device, "model": model}
+        self._warnings = diagnosis.Warnings()
+        self._sample_every, self._write_seconds = sample_every, write_seconds
+        data = getattr(self._extended, "data_device", None)
+        self._roles = {"data": data} if data else {}
+        self._roles["model"] = self._extended.worker_devices[0]
         self._use = DeviceSampler(list(self._roles.values()), device_seconds)
         self._memory = memory.MemoryWatch(self._roles)
         self._steps = self._calls = self._epochs = self._judged = 0
@@ -121,11 +116,9 @@ class Monitor:
         clock, noted, sample_every = time.perf_counter, self._noted, self._sample_every
         starts_epoch = self._epochs > 0
         self._note_steps()
-        before, count = self._calls, 0
-        asked = clock()
+        before, count, asked = self._calls, 0, clock()
         while True:
-            # What is done here at every step lengthens the step, in caches that the step has just
-            # emptied; so the figures of many steps are made at a time.
+            # Work done here lengthens every step, so the figures of many steps are made at a time.
             asked_now = asked
             if (before + count) % sample_every == 0:
                 self._note_steps()
@@ -161,8 +154,13 @@ class Monitor:
         return MonitorCallback(self)
 
     @property
+    def warnings(self) -> list[str]:
+        """The warnings so far."""
+        return list(self._warnings.texts)
+
+    @property
     def times(self) -> StepTimes:
-        """Figures about the steps so far."""
+        """The figures of the steps so far."""
         self._note_steps()
         return self._times
 
@@ -176,16 +174,10 @@ class Monitor:
             "epochs": self._epochs,
             "steps_per_call": self._steps_per_call,
             "devices": {
-                role: {
-                    "device": short_name(name),
-                    "busy": uses[name].busy,
-                    "memory_mb": in_mb(uses[name].memory),
-                    "peak_mb": in_mb(uses[name].peak),
-                    "absent": self._use.absent.get(name),
-                }
+                role: device_figures(name, uses[name], self._use.absent.get(name))
                 for role, name in self._roles.items()
             },
-            "warnings": list(self.warnings),
+            "warnings": self.warnings,
         }
 
     def report(self) -> str:
@@ -219,17 +211,16 @@ class Monitor:
     def __exit__(self, *_):
         self.close()
 
-    # What callbacks and `call` share.
-
     def _follow(self, iterator):
+        if self._ready.follow(iterator):
+            self._too_late = False
         # Only iterators of our strategy have a `progress`, None where nothing is counted.
-        if not self._ready.follow(iterator) and self._counts and hasattr(iterator, "progress"):
+        elif self._counts and hasattr(iterator, "progress"):
             self._came_too_late()
 
     def _came_too_late(self):
-        """Nothing counts this dataset's batches, and no advice follows from that."""
         self._too_late = True
-        self._warn(
+        self._warnings.add(
             "too late",
             "the Monitor was made after the dataset was distributed, so READY batches are not "
             "counted and the cause of waiting is unknown: make the Monitor first",
@@ -290,37 +281,20 @@ class Monitor:
         uses, data = self._use.sample(), self._roles.get("data")
         if recent["count"] >= min(20, self._times._window.maxlen):
             self._judge(recent, self._use.busy(data))
-        self._judge_memory(uses)
-        values = {name: recent[name] for name in ("step_ms", "std_ms", "variation", "wait_share")}
-        values["steps_per_second"] = recent["steps_per_second"]
-        values["ready"] = self._ready.mean_since_last()
-        for role, name in self._roles.items():
-            if name in uses:
-                values[f"{role}_busy"] = uses[name].busy
-                values[f"{role}_memory_mb"] = in_mb(uses[name].memory)
-                values[f"{role}_peak_mb"] = in_mb(uses[name].peak)
+        for role, text in self._memory.grown(uses, self._steps).items():
+            self._warnings.add(("memory", role), text)
+        samples = {role: uses[name] for role, name in self._roles.items() if name in uses}
+        values = line_of(recent, self._ready.mean_since_last(), samples)
         self._files.write(self._steps, time.perf_counter() - self._started, values)
 
     def _judge(self, recent, busy):
         if self._calls - self._judged < 20:
             return
         self._judged = self._calls
-        stage = diagnosis.slow_stage(
+        part = diagnosis.slow_part(
             empty_share=self._ready.empty_share,
             host_wait_share=self._ready.host_wait_share(),
             data_busy=busy,
         )
-        if self._too_late:
-            stage = None
-        for warning in diagnosis.warnings(recent, stage):
-            self._warn(warning.cause, warning.text)
-
-    def _judge_memory(self, uses):
-        for role, text in self._memory.grown(uses, self._steps).items():
-            self._warn(("memory", role), text)
-
-    def _warn(self, cause, text):
-        if cause not in self._warned:
-            self._warned.add(cause)
-            self.warnings.append(text)
-            logging.warning("Monitor: %s", text)
+        for warning in diagnosis.warnings(recent, None if self._too_late else part):
+            self._warnings.add(warning.cause, warning.text)

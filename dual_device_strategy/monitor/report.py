@@ -1,4 +1,18 @@
-"""What a monitor has seen, in words."""
+"""What a monitor has seen, in figures and in words."""
+
+from dual_device_strategy.devices import Sample, short_name
+from dual_device_strategy.monitor.memory import in_mb
+
+
+def device_figures(device: str, use: Sample, absent: str | None) -> dict:
+    """One device's part of `Monitor.summary()`; `absent` says why it has no figures."""
+    return {
+        "device": short_name(device),
+        "busy": use.busy,
+        "memory_mb": in_mb(use.memory),
+        "peak_mb": in_mb(use.peak),
+        "absent": absent,
+    }
 
 
 def report(summary: dict) -> str:
@@ -7,7 +21,7 @@ def report(summary: dict) -> str:
         return f"Monitor: no steady steps yet, {summary['first_steps']} first ones"
     lines = [
         f"Monitor: {summary['steps']:,} steady steps, {summary['steps_per_second']:.1f} "
-        f"steps/s, {summary['total_seconds']:.1f} s in all",
+        f"steps/s, {summary['total_seconds']:.1f} s in total",
         f"  step       {summary['step_ms']:.2f} ms, std {summary['std_ms']:.2f}, "
         f"{summary['min_ms']:.2f} to {summary['max_ms']:.2f}, "
         f"variation {summary['variation']:.1%}",
@@ -15,7 +29,7 @@ def report(summary: dict) -> str:
     if summary["steps_per_call"] > 1:
         lines[-1] += f" (means over calls of {summary['steps_per_call']} steps)"
     if summary["wait_share"] is None:
-        lines.append("  waiting    unknown: it is inside a tf.function")
+        lines.append("  waiting    unknown: it happens inside a tf.function")
     else:
         lines.append(
             f"  waiting    {summary['wait_ms']:.2f} ms a step, {summary['wait_share']:.1%} of "
@@ -40,7 +54,7 @@ def report(summary: dict) -> str:
     for role, use in summary["devices"].items():
         text = f"  {role:<10} {use['device']}: "
         if use["absent"]:
-            text += f"use not known, {use['absent']}"
+            text += f"use unknown, {use['absent']}"
         elif use["memory_mb"] is None:
             text += "not sampled yet"
         else:

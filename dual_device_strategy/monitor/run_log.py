@@ -1,6 +1,6 @@
-"""The files of a monitored run: for TensorBoard, and JSON lines for `compare --logs`.
+"""The files of a monitored run: TensorBoard's, and JSON lines for `compare --logs`.
 
-The JSON lines are a header, lines of figures, and a summary at the end.
+The JSON file has a header, lines of figures, and a summary as its last line.
 """
 
 import json
@@ -11,12 +11,15 @@ import tensorflow as tf
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
+from dual_device_strategy.devices import Sample
+from dual_device_strategy.monitor.memory import in_mb
+
 FORMAT = "dual_device_strategy.monitor"
 VERSION = 1
 
 
 class LogError(Exception):
-    """A log that cannot be used; `lines` are those that could be read."""
+    """A log that cannot be used; `lines` holds what could be read."""
 
     def __init__(self, message: str, lines: list[dict] | None = None):
         super().__init__(message)
@@ -24,7 +27,7 @@ class LogError(Exception):
 
 
 class RunLog:
-    """Writes one; each line is complete in the file as soon as it is written."""
+    """Writes a JSON file; each line is in the file, whole, as soon as `write` returns."""
 
     def __init__(self, path: str | Path, header: dict):
         self._path = path
@@ -41,14 +44,14 @@ class RunLog:
         self._file.close()
 
     def reopen(self) -> None:
-        """Goes on behind the last line of figures; the summary is written anew at the end."""
+        """Goes on after the last line of figures; `close` will write the summary again."""
         self._file = open(self._path, "r+")  # noqa: SIM115
         self._file.seek(self._end)
         self._file.truncate()
 
 
 class RunFiles:
-    """Both kinds of files, where asked for."""
+    """The files of one run: either kind, both or none."""
 
     def __init__(self, json_file: str | Path | None, log_dir: str | Path | None, header: dict):
         self._log = RunLog(json_file, header) if json_file else None
@@ -59,7 +62,7 @@ class RunFiles:
         if self._log:
             self._log.write({"step": step, "seconds": seconds, **values})
         if self._writer:
-            # In one record: a tf.summary.scalar for each takes seven times as long, between steps.
+            # One record for all: a tf.summary.scalar for each would take seven times as long.
             record = Summary()
             for name, value in values.items():
                 if value is not None:
@@ -82,16 +85,35 @@ class RunFiles:
         return tf.summary.create_file_writer(self._log_dir) if self._log_dir else None
 
 
+def line_of(
+    recent: dict[str, float | None], ready: float | None, samples: dict[str, Sample]
+) -> dict[str, float | None]:
+    """The figures of one line.
+
+    Args:
+      recent: of `StepTimes.recent`.
+      ready: the mean number of READY batches since the line before.
+      samples: by role ("data", "model"), what is known about that device.
+    """
+    names = ("step_ms", "std_ms", "variation", "wait_share", "steps_per_second")
+    values = {**{name: recent[name] for name in names}, "ready": ready}
+    for role, sample in samples.items():
+        values[f"{role}_busy"] = sample.busy
+        values[f"{role}_memory_mb"] = in_mb(sample.memory)
+        values[f"{role}_peak_mb"] = in_mb(sample.peak)
+    return values
+
+
 def read(path: str | Path) -> tuple[dict, list[dict], dict]:
     """The header, the lines between, and the summary of a finished run.
 
     Raises:
-      LogError: in one sentence, where the file is no such log or does not end with a summary.
+      LogError: if the file is no such log, or does not end with a summary.
     """
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not a text file"
         raise LogError(f"{path} cannot be read: {reason}") from None
     lines = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -119,5 +141,5 @@ def read(path: str | Path) -> tuple[dict, list[dict], dict]:
 
 def _not_a_log(path):
     return LogError(
-        f"{path} is no log of a monitored run: give the file named in Monitor(json_file=...)"
+        f"{path} is not the log of a monitored run: give the file named in Monitor(json_file=...)"
     )

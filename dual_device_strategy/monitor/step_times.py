@@ -1,4 +1,4 @@
-"""Figures about steps: of a whole run, and of its latest steps."""
+"""How long steps take: over a whole run, and lately."""
 
 import collections
 import dataclasses
@@ -8,7 +8,7 @@ import statistics
 
 @dataclasses.dataclass
 class Total:
-    """Mean, standard deviation, minimum and maximum of numbers that are not kept."""
+    """Count, mean, standard deviation, minimum and maximum of numbers that are not kept."""
 
     count: int = 0
     mean: float = 0.0
@@ -17,7 +17,7 @@ class Total:
     _squares: float = 0.0
 
     def add(self, value: float) -> None:
-        # Welford's way, which loses no digits over long runs.
+        # Welford's algorithm, which loses no digits over long runs.
         self.count += 1
         before = value - self.mean
         self.mean += before / self.count
@@ -35,8 +35,9 @@ class Total:
 
 
 class StepTimes:
-    """Times of steps in ms, with what of each was waiting (None where it was not looked at).
+    """The times of steps in ms, and how much of each was waiting.
 
+    `add` each step; then `recent` has the figures of the latest steps and `summary` those of all.
     The first steps, which trace, and the first of each later epoch, which fills the slots, are
     kept apart.
     """
@@ -45,13 +46,23 @@ class StepTimes:
         self.steps, self.waits = Total(), Total()
         self.first, self.epoch_starts = Total(), Total()
         self.ready = Total()
-        self.empty = 0  # times that no batch was READY
+        self.empty = 0  # how often no batch was READY
         self._first_steps = first_steps
         self._window = collections.deque(maxlen=window)
         self._waits = collections.deque(maxlen=window)
 
     def add(self, step_ms: float, wait_ms: float | None, starts_epoch: bool, weight: int) -> bool:
-        """Notes a step, or a call of `weight` steps by their mean; whether it counts as steady."""
+        """Adds a step, or a call of `weight` steps by their mean time.
+
+        Args:
+          step_ms: the time of the step.
+          wait_ms: how much of it was waiting for the batch; None if unknown.
+          starts_epoch: whether it is the first step of an epoch.
+          weight: the number of steps.
+
+        Returns:
+          Whether it counts as a steady step.
+        """
         if self.first.count < self._first_steps:
             self.first.add(step_ms)
             return False

@@ -266,8 +266,8 @@ def test_logs_of_two_runs_are_a_table(ended):
     [
         # The last figures that a run wrote before it was cut off are shown.
         ("cut", "cut.jsonl is cut off or damaged in line 3", "| step, ms | 20.50 | 20.00 |"),
-        ("foreign", "foreign.jsonl is no log of a monitored run: give the file", "| steps | 40 |"),
-        ("no text", "picture.png cannot be read: it is no text", "| steps | - | 40 |"),
+        ("foreign", "foreign.jsonl is not the log of a monitored run", "| steps | 40 |"),
+        ("no text", "picture.png cannot be read: it is not a text file", "| steps | - | 40 |"),
         ("missing", "nowhere.jsonl cannot be read: No such file or directory", "| steps | - | 40"),
         ("one log", "--logs compares two files, 1 were given", ""),
         ("nothing fits", "", "No batch size fits: make batches smaller than the smallest"),

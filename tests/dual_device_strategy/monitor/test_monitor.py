@@ -21,7 +21,7 @@ from dual_device_strategy.monitor.diagnosis import (
     PIPELINE,
     STEP,
     TRANSFER,
-    slow_stage,
+    slow_part,
     warnings,
 )
 from dual_device_strategy.monitor.step_times import StepTimes, Total
@@ -90,8 +90,8 @@ def test_first_steps_and_epoch_starts_are_kept_apart():
         ({"empty_share": None, "host_wait_share": 0.5, "data_busy": None}, None),
     ],
 )
-def test_the_slow_stage_is_the_last_that_waits_for_none_before_it(seen, stage):
-    assert slow_stage(**seen) == stage
+def test_the_slow_part_is_the_last_that_waits_for_none_before_it(seen, stage):
+    assert slow_part(**seen) == stage
 
 
 @pytest.mark.timing
@@ -143,7 +143,7 @@ def test_a_loop_that_is_left_may_go_on_with_its_iterator():
         ({"floats": 12_000_000}, TRANSFER),
     ],
 )
-def test_the_warning_names_the_slow_stage_and_a_setting(stages, stage):
+def test_the_warning_names_the_slow_part_and_a_setting(stages, stage):
     watched = train(made(50, **stages), step_ms=1, sample_every=3)
     waiting = [text for text in watched.warnings if "waiting for batches" in text]
     # Where the machine itself pauses, batches come unevenly for a while: a cause of its own.
@@ -184,7 +184,7 @@ def test_the_report_says_what_is_known_and_what_is_not():
     assert "apart      the first 5 steps took" in report
     on_cpu = train(made(30), 2, strategy=tf.distribute.OneDeviceStrategy("CPU:0")).close()
     assert "READY      not counted" in on_cpu
-    assert "CPU:0: use not known, a CPU device has no account of its use" in on_cpu
+    assert "CPU:0: use unknown, a CPU device has no account of its use" in on_cpu
 
 
 @pytest.mark.timing
@@ -342,9 +342,9 @@ def test_an_exception_in_the_loop_leaves_a_readable_log(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is no log of a monitored run"),
-        ("<html>", "is no log of a monitored run"),
-        ('{"loss": 1}\n', "is no log of a monitored run"),
+        ("", "is not the log of a monitored run"),
+        ("<html>", "is not the log of a monitored run"),
+        ('{"loss": 1}\n', "is not the log of a monitored run"),
         ('{"format": "dual_device_strategy.monitor", "version": 9}\n', "has version 9"),
         ('{"format": "dual_device_strategy.monitor", "version": 1}\n{"st', "in line 2"),
         ('{"format": "dual_device_strategy.monitor", "version": 1}\n{"step": 1}\n', "no summary"),
