@@ -16,7 +16,7 @@ setup(
     packages=find_packages(include=["dual_device_strategy*", "myxtts*"]),
     package_data={
         "dual_device_strategy.emulation": ["*.cc", "*.h", "*.inc"],
-        "myxtts.corpus.sentences": ["*.txt"],
+        "myxtts.corpus.sentences": ["*.txt", "words/*.txt"],
     },
     install_requires=[
         "tensorflow>=2.16",

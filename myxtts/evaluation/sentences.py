@@ -60,7 +60,11 @@ def new_sentences(
     """
     known = set(known)
     texts = {
-        language: (text for text in different_sentences(language, seed) if text not in known)
+        language: (
+            text
+            for text in different_sentences(language, seed, for_judging=True)
+            if text not in known
+        )
         for language in languages
     }
     pairs = [(language, voice) for voice in voices for language in languages]

@@ -157,6 +157,4 @@ def roman(text: str) -> int:
     if not match:
         return 0
     values = [{"I": 1, "V": 5, "X": 10, "L": 50}[letter] for letter in text]
-    return sum(
-        -value if value < max(values[i:]) else value for i, value in enumerate(values)
-    )
+    return sum(-value if value < max(values[i:]) else value for i, value in enumerate(values))

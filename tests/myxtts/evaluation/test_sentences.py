@@ -14,7 +14,7 @@ from myxtts.evaluation.sentences import (
 
 
 def test_new_sentences_are_unknown_spoken_and_come_with_references_of_the_same_voice(tmp_path):
-    stream = different_sentences("en", 5)
+    stream = different_sentences("en", 5, for_judging=True)
     known = [next(stream) for _ in range(4)]
     voices = [Voice.number(3), Voice.number(9)]
     made = new_sentences(tmp_path, voices, ["en"], 3, known=known, seed=5, references=1)
