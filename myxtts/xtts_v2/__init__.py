@@ -1,12 +1,21 @@
 """XTTS v2 as it was published: its files, read and written, and its networks.
 
-    directory = PublishedDirectory.open("XTTS-v2")       # directory.py
-    networks = Published.load(directory)                 # networks.py
+    voice = PublishedVoice.load("XTTS-v2")                       # voice.py
+    cloned = voice.clone(["a.wav"])
+    waveform = voice.speak("Good morning.", "en", cloned)
+
+    source = PublishedDirectory.open("XTTS-v2")                  # directory.py
+    networks = Published.load(source)                            # networks.py
+    networks.directory().write("copy")
 
 | files | what they hold |
 |---|---|
 | pickled.py, pth.py, safetensors.py | tensors from files that others wrote, nothing executed |
 | weights.py | one set of names for all the variants of a checkpoint that people have |
 | config.py, directory.py | the sizes in config.json; the published layout, in and out |
-| names.py | how a network's variables are called in a published file |
+| names.py, layers.py | how a network's variables are called in a published file |
+| mels.py, resampling.py | three spectrograms; sample rates and grids, as torchaudio and torch do |
+| dvae.py, conditioning.py, gpt.py, gpt_block.py, speaker.py, hifigan.py | the networks |
+| bpe.py, text.py | a vocab.json's ids; what is read of a text |
+| sampling.py, voice.py | codes, one after the other; speech |
 """

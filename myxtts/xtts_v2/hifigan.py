@@ -44,7 +44,7 @@ class HifiGan(keras.Model):
     def __init__(self, sizes: HifiGanSizes, names: Names):
         super().__init__(autocast=False)
         names = names.below("hifigan_decoder.waveform_decoder")
-        width = sizes.width
+        width, self.speaker_size = sizes.width, sizes.speaker
         self.first = Conv1D(names.below("conv_pre"), sizes.inputs, width, 7)
         self.speaker = pointwise(names.below("cond_layer"), sizes.speaker, width)
         self.stages = []

@@ -12,6 +12,7 @@ from myxtts.xtts_v2.networks import Published
 from tests.myxtts.xtts_v2 import formula
 
 REFERENCE = Path(__file__).parent / "reference.npz"
+VOCABULARY = Path(__file__).parent / "vocab.json"
 
 
 class Reference:
@@ -84,14 +85,11 @@ def small_source(reference) -> PublishedDirectory:
         "codebook.cluster_size": np.full(formula.CODES, 1.5, np.float32),
     }
     dvae = {n: tensor(n, shape) for n, shape in facts["dvae_shapes"].items() if n not in made}
-    pieces = {"[STOP]": 0, "[UNK]": 1, "[SPACE]": 2, **formula.TAGS}
-    taken = set(pieces.values())
-    pieces |= {f"<{i}>": i for i in range(formula.TEXT_TOKENS) if i not in taken}
     return PublishedDirectory(
         path="formula",
         config=PublishedConfig(args),
         model={name: tensor(name, shape) for name, shape in facts["shapes"].items()},
-        vocabulary=json.dumps({"model": {"vocab": pieces, "merges": []}, "added_tokens": []}),
+        vocabulary=VOCABULARY.read_text(encoding="utf-8"),
         dvae=dvae | made,
     )
 
