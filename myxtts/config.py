@@ -8,6 +8,7 @@ Every class checks its own values when it is made, so that a settings file that 
 is refused with the field, the value found and the value needed.
 """
 
+import collections.abc
 import dataclasses
 import json
 import os
@@ -18,9 +19,23 @@ from pathlib import Path
 from myxtts import UserError
 
 
+class BadSetting(UserError):
+    """A field of a settings class was given a value that it cannot have."""
+
+    def __init__(self, field: str, value: object, needed: str):
+        super().__init__(f"{field} must be {needed}, got {value!r}")
+        self.field, self.value, self.needed = field, value, needed
+
+
 def need(condition: bool, field: str, value: object, needed: str) -> None:
     if not condition:
-        raise UserError(f"{field} must be {needed}, got {value!r}")
+        raise BadSetting(field, value, needed)
+
+
+def mel_frames(samples, hop_length: int):
+    """Mel frames of a clip, or of each clip of an array or tensor of lengths: frame t is centred
+    on sample t * hop_length."""
+    return -(-samples // hop_length)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +69,8 @@ class AudioConfig:
         need(self.power in (1.0, 2.0), "power", self.power, "1.0 (magnitude) or 2.0 (power)")
         need(self.log_floor > 0, "log_floor", self.log_floor, "positive")
 
-    def frames(self, samples: int) -> int:
-        """Mel frames of a clip: frame t is centred on sample t * hop_length."""
-        return -(-samples // self.hop_length)
+    def frames(self, samples):
+        return mel_frames(samples, self.hop_length)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,6 +247,11 @@ def _typed(hint: object, value: object, where: str) -> object:
         if len(args) != len(value):
             raise UserError(f"{where} must be a list of {len(args)} values, found {value!r}")
         return tuple(_typed(arg, item, where) for arg, item in zip(args, value, strict=True))
+    if typing.get_origin(hint) is collections.abc.Mapping:
+        if not isinstance(value, dict):
+            raise UserError(f"{where} must be a JSON object, found {value!r}")
+        of = typing.get_args(hint)[1]
+        return {name: _typed(of, item, f"{where}.{name}") for name, item in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):

@@ -23,8 +23,8 @@ from absl import app, flags, logging
 from myxtts import UserError
 from myxtts.config import Speaking, write_whole
 from myxtts.model import sampling
-from myxtts.model.voice import Voice, averaged, most_codes
 from myxtts.text.graph_tokens import GraphTokens
+from myxtts.voice import Voice, averaged
 
 
 class ExportedVoice(tf.Module):
@@ -78,7 +78,7 @@ class ExportedVoice(tf.Module):
                 [f"a sentence may have {gpt.max_text_tokens} tokens, got", size],
             )
             with tf.control_dependencies([fits]):
-                most = most_codes(gpt, size)
+                most = sampling.most_codes(gpt, size)
             settings = {
                 "temperature": temperature,
                 "top_k": top_k,

@@ -2,7 +2,7 @@
 
     dataset = dataset.apply(on_data_device(make_features(config)))
 
-Takes the batches of `corpus.reading` and returns them with
+Takes the batches of `corpus.batches` and returns them with
 
     mel                       float32 [B, T / hop, mels]   log(floor) beyond its length
     mel_lengths               int32 [B]

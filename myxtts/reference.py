@@ -70,7 +70,7 @@ def pieces_of(waveform: tf.Tensor, audio: AudioConfig) -> tuple[tf.Tensor, tf.Te
     number = tf.range(count)
     lengths = samples // count + tf.cast(number < samples % count, tf.int32)
     starts = tf.cumsum(lengths, exclusive=True)
-    size = -(-lengths[0] // audio.hop_length) * audio.hop_length
+    size = audio.frames(lengths[0]) * audio.hop_length
     places = tf.range(size)[None]
     there = places < lengths[:, None]
     pieces = tf.gather(waveform, tf.minimum(starts[:, None] + places, samples - 1))

@@ -8,7 +8,7 @@
 `--stream` writes while it speaks; with `--out=-` or a name ending in .raw these are bare 16-bit
 samples, little end first, for a player to read from a pipe.
 
-From Python: `myxtts.model.voice.Voice`.
+From Python: `myxtts.voice.Voice`.
 """
 
 import contextlib
@@ -93,7 +93,7 @@ def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:
     for line in lines:
         _check_name(line.out, given.stream)
 
-    from myxtts.model.voice import Speaking, Voice
+    from myxtts.voice import Speaking, Voice
 
     names = [field.name for field in dataclasses.fields(Speaking)]
     speaking = Speaking(**{name: getattr(given, name) for name in names})

@@ -107,8 +107,7 @@ def _check_languages(training: Corpus, validation: Corpus, place: str) -> None:
 def _short_enough(corpus: Corpus, most_frames: int | None, audio: AudioConfig) -> Corpus:
     if most_frames is None:
         return corpus
-    frames = -(-corpus.samples // audio.hop_length)
-    kept = np.flatnonzero(frames <= most_frames)
+    kept = np.flatnonzero(audio.frames(corpus.samples) <= most_frames)
     if len(kept) < len(corpus):
         logging.warning(
             "%d of %d clips are left out, they have more than --max_mel_frames=%d frames",

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from dual_device_strategy import emulation
 from dual_device_strategy.devices import Devices
-from myxtts.command import advice
-from myxtts.command.advice import GB
+from myxtts.command.advice import GB, JobFacts, advice, facts_of
 from myxtts.command.corpora import Clips, vocabulary_of
 from myxtts.command.settings import Job
-from myxtts.command.situation import situation_of
 from myxtts.config import to_json
 from myxtts.training.data import StageData
 
@@ -19,14 +17,14 @@ def describe(job: Job, devices: Devices, clips: Clips) -> None:
     """Prints settings, devices, corpus, networks, memory and advice. The run directory is left
     alone; the corpus is made or prepared, as the run would have to."""
     vocabulary = vocabulary_of(job, clips.training)
-    situation = situation_of(job, devices, clips, vocabulary)
-    sentences = advice.advice(job, situation)
+    facts = facts_of(job, devices, clips, vocabulary)
+    sentences = advice(job, facts)
     sections = (
         ("Settings", json.dumps(to_json(job.train), indent=2).splitlines()),
         ("Devices", _devices(job, devices)),
         ("Corpus", _corpus(job, clips, vocabulary)),
-        ("Parameters", _parameters(situation)),
-        ("Memory of a training step, estimated", _memory(devices, situation)),
+        ("Parameters", _parameters(facts)),
+        ("Memory of a training step, estimated", _memory(devices, facts)),
         ("Advice", sentences or ["none: nothing was found that will hurt"]),
     )
     for title, lines in sections:
@@ -54,20 +52,20 @@ def _corpus(job: Job, clips: Clips, vocabulary) -> Iterator[str]:
     yield f"batches    {data.plan.batches_per_epoch} an epoch, {data.shapes()} ({stage})"
 
 
-def _parameters(situation) -> Iterator[str]:
-    for stage, estimate in situation.estimates.items():
+def _parameters(facts: JobFacts) -> Iterator[str]:
+    for stage, estimate in facts.estimates.items():
         for name, count in estimate.parameters.items():
             yield f"{stage:<10} {name:<15} {count / 1e6:9.2f} M"
         yield f"{'':<10} {'a checkpoint':<15} {estimate.checkpoint_bytes / GB:9.2f} GB"
 
 
-def _memory(devices: Devices, situation) -> Iterator[str]:
+def _memory(devices: Devices, facts: JobFacts) -> Iterator[str]:
     for device in (devices.data, devices.model):
-        room = situation.device_bytes[device.role]
+        room = facts.device_bytes[device.role]
         there = "" if room is None else f" of {room / GB:.2f} GB that are free"
         if emulation.active() and device.kind == "GPU":
             there += ", emulated"
-        for stage, estimate in situation.estimates.items():
+        for stage, estimate in facts.estimates.items():
             yield (
                 f"{device.role:<6} {device.logical:<6} {stage:<10} batches of "
                 f"{estimate.batch_size:>3} clips: {estimate.on(device.role) / GB:6.2f} GB{there}"

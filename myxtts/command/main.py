@@ -1,7 +1,7 @@
 """The order of a run, from the arguments to the last line printed, and its exit code.
 
-0: done, or saved because somebody asked for it. 1: a mistake the user can mend, told in a
-sentence each. 2: the training failed.
+0: done, or saved because somebody asked for it. 1: mistakes the user can mend, one sentence each.
+2: the training failed.
 """
 
 import logging as std_logging
@@ -14,8 +14,8 @@ from tqdm import tqdm
 from dual_device_strategy import command
 from dual_device_strategy.devices import Devices
 from myxtts import UserError
-from myxtts.command import arguments, flag_table, run_flags
-from myxtts.command.arguments import Mistakes
+from myxtts.command.flags import arguments, groups, table
+from myxtts.command.flags.arguments import Mistakes
 from myxtts.command.settings import Job, job_from
 
 DONE, USER_ERROR, TRAINING_FAILED = 0, 1, 2
@@ -23,14 +23,14 @@ DONE, USER_ERROR, TRAINING_FAILED = 0, 1, 2
 
 def run(argv: Sequence[str] | None = None) -> None:
     """Runs the command with `argv` (the program's own by default) and exits."""
-    flag_table.define(run_flags.GROUPS, flags.FLAGS)
+    table.define(groups(), flags.FLAGS)
     read: list = []
 
     def parse(argv: list[str]) -> list[str]:
         try:
             read[:] = arguments.parse(argv)
         except Mistakes as mistakes:  # a flag file that cannot be read: no flag is known
-            sys.exit(_told(mistakes.sentences))
+            sys.exit(_print_errors(mistakes.sentences))
         return argv[:1]
 
     def main(_: list[str]) -> int:
@@ -66,15 +66,15 @@ def _exit_code(canonical: list[str], mistakes: list[str]) -> int:
     try:
         return _run(canonical, mistakes)
     except Mistakes as found:
-        return _told(found.sentences)
+        return _print_errors(found.sentences)
     except UserError as error:
-        return _told([f"{error}"])
+        return _print_errors([f"{error}"])
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from here", file=sys.stderr)
         return DONE
 
 
-def _told(sentences: Sequence[str]) -> int:
+def _print_errors(sentences: Sequence[str]) -> int:
     for sentence in sentences:
         print(f"error: {sentence}", file=sys.stderr)
     return USER_ERROR

@@ -1,16 +1,29 @@
-"""--profile: where the time of this very job goes, stage by stage of its pipeline."""
+"""--profile: where the time of this very job goes, for each stage it trains."""
 
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import keras
+import tensorflow as tf
 from absl import logging
 
 from dual_device_strategy.devices import Devices
 from dual_device_strategy.profile import ProfileError, profile
 from myxtts import UserError
 from myxtts.command.corpora import Clips, vocabulary_of
-from myxtts.command.rehearsal import rehearsed
 from myxtts.command.settings import Job
 from myxtts.command.strategies import make_strategy
+from myxtts.corpus.manifest import Corpus
+from myxtts.text.vocabulary import Vocabulary
+from myxtts.training import checkpoints, networks
+from myxtts.training.config import TrainConfig
+from myxtts.training.data import StageData
+from myxtts.training.loop import Loop
+from myxtts.training.precision import chosen_precision, policy_of
+from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stages import Surroundings, stage_named
 
 
 def profile_job(job: Job, devices: Devices, clips: Clips) -> int:
@@ -44,3 +57,38 @@ def _written(place: Path, stage: str, result) -> Path:
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
     return path
+
+
+@contextlib.contextmanager
+def rehearsed(
+    config: TrainConfig,
+    stage: str,
+    strategy: tf.distribute.Strategy,
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+) -> Iterator[tuple[tf.data.Dataset, Callable]]:
+    """A stage as the training will run it, on the same clips and devices, but for its weights: the
+    stages it needs have random ones. For measuring; nothing is kept.
+
+    Yields `(dataset, step)`: endless batches that are not distributed yet, and what trains on one.
+    """
+    before = keras.config.dtype_policy()
+    with tempfile.TemporaryDirectory(prefix="myxtts-rehearsal-") as place:
+        run = RunDirectory(place)
+        precision = chosen_precision(config.precision)
+        try:
+            with strategy.scope():
+                for needed in stage_named(stage).needs:
+                    made = networks.make(needed, config.model, len(vocabulary))
+                    weights = {name: network.variables for name, network in made.items()}
+                    checkpoints.save(run.stage(needed) / "best", {}, weights)
+                    del made, weights
+                keras.config.set_dtype_policy(policy_of(precision))
+                at = Surroundings(config, run, len(vocabulary), precision)
+                loop = Loop(strategy, stage_named(stage).restored(at), config, precision)
+        finally:
+            keras.config.set_dtype_policy(before)
+        data = StageData.training(stage, corpus, vocabulary, config)
+        with strategy.scope():
+            dataset = data.batches(loop.stage, augmented=True)
+        yield dataset, tf.function(loop.single_step, input_signature=[dataset.element_spec])

@@ -8,14 +8,15 @@ from pathlib import Path
 from absl import flags
 
 from myxtts import UserError
-from myxtts.command import run_flags
-from myxtts.command.arguments import Mistakes
-from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig, load_config
+from myxtts.command.flags import all_flags, groups
+from myxtts.command.flags.arguments import Mistakes
+from myxtts.config import AugmentConfig, BadSetting, BatchConfig, PrepareConfig, load_config
 from myxtts.corpus.embedded import EmbeddedConfig
 from myxtts.corpus.formats import ReadOptions, choose_format
 from myxtts.corpus.prepare import Source
 from myxtts.model.config import SIZES, ModelConfig
-from myxtts.training.config import STAGES, TrainConfig, usual_rate
+from myxtts.training.config import TrainConfig
+from myxtts.training.stages import STAGES, stage_names
 
 DEFAULT_MINUTES = 10.0  # without data and without another limit
 DEFAULT_EPOCHS = 100  # with data and without another limit
@@ -50,7 +51,7 @@ class Job:
 def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     """The job of parsed flags; raises Mistakes, the ones of the arguments among them."""
     mistakes = list(mistakes)
-    given = frozenset(flag.name for flag in run_flags.ALL if values[flag.name].present)
+    given = frozenset(flag.name for flag in all_flags() if values[flag.name].present)
     overrides = _overrides(values)
     source = _source(values, given, overrides.pop("source"), mistakes)
     if source is None and not values.model_config:
@@ -60,7 +61,7 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     prepare = _built(PrepareConfig(), overrides.pop("prepare"), mistakes)
     train = _train_config(values, overrides, mistakes)
     slots = _slots(values.slots, mistakes)
-    stages = STAGES if values.stage == "all" else (values.stage,)
+    stages = stage_names() if values.stage == "all" else (values.stage,)
     if values.dry_run and values.profile:
         mistakes.append("--dry_run and --profile both do something else than training: give one")
     for name in ("checkpoint_dir", "prepared_dir", "embedded_dir"):
@@ -75,7 +76,7 @@ def _overrides(values) -> dict[str, dict[str, tuple[str, object]]]:
     """For each settings class the fields that flags fill: {field: (flag, value)}."""
     parts = ("source", "embedded", "prepare", "text", "batches", "augment", "model_gpt", "train")
     found: dict[str, dict] = {part: {} for part in (*parts, "stages", *STAGES)}
-    for flag in run_flags.ALL:
+    for flag in all_flags():
         value = values[flag.name].value
         if flag.sets and value is not None:
             part, field = flag.sets.split(".")
@@ -91,16 +92,18 @@ def _built(base, overrides: dict[str, tuple[str, object]], mistakes: list[str]):
     while True:
         try:
             return dataclasses.replace(base, **{field: value for field, (_, value) in rest.items()})
-        except UserError as error:
-            # "batch_size must be 1 or more, got 0", or a sentence that begins otherwise.
-            subject, _, rule = f"{error}".partition(" ")
-            field = subject.rpartition(".")[2]
+        except BadSetting as error:
+            field = error.field.rpartition(".")[2]
             if field not in rest:
                 if field not in refused:  # else another flag makes the default a mistake as well
                     mistakes.append(f"{error}")
                 return base
-            mistakes.append(f"--{rest.pop(field)[0]} {rule}")
+            flag, _ = rest.pop(field)
+            mistakes.append(f"--{flag} must be {error.needed}, got {error.value!r}")
             refused.add(field)
+        except UserError as error:
+            mistakes.append(f"{error}")
+            return base
 
 
 def _train_config(values, overrides, mistakes) -> TrainConfig:
@@ -120,15 +123,16 @@ def _train_config(values, overrides, mistakes) -> TrainConfig:
     _default_length(values, overrides["train"])
     if model.text.vocabulary != "bpe" and values["vocabulary_size"].present:
         mistakes.append("--vocabulary_size is of --vocabulary=bpe, which these settings do not use")
-    for stage in STAGES:
-        rate = usual_rate(stage, model)
-        overrides[stage].setdefault("learning_rate", (f"{stage}_lr", rate))
+    stages = {}
+    for name, stage in STAGES.items():
+        overrides[name].setdefault("learning_rate", (f"{name}_lr", stage.usual_rate(model)))
+        stages[name] = _built(stage.learning, overrides[name], mistakes)
     seed = {"seed": ("seed", values.seed)}
     run = TrainConfig(
         model=model,
         batches=_built(BatchConfig(), {**overrides["batches"], **seed}, mistakes),
         augment=_built(AugmentConfig(), overrides["augment"], mistakes),
-        **{s: _built(getattr(TrainConfig(), s), overrides[s], mistakes) for s in STAGES},
+        stages=stages,
     )
     return _built(run, overrides["train"], mistakes)
 
@@ -144,7 +148,7 @@ def _default_length(values, train: dict) -> None:
 
 def _source(values, given, overrides, mistakes) -> Source | None:
     if values.train_data is None:
-        corpus = run_flags.GROUPS["Corpus"]
+        corpus = groups()["Corpus"]
         of_source = [flag.name for flag in corpus if flag.sets.startswith("source.")]
         for name in (*of_source, "val_data", "val_metadata", "prepared_dir"):
             if name in given:

@@ -10,11 +10,10 @@ from absl import logging
 
 from dual_device_strategy.devices import Devices
 from myxtts import UserError
-from myxtts.command import advice
-from myxtts.command.closing import closing_words, short
+from myxtts.command.advice import advice, facts_of
 from myxtts.command.corpora import Clips, vocabulary_of
+from myxtts.command.outcome import outcome, short_path
 from myxtts.command.settings import Job
-from myxtts.command.situation import situation_of
 from myxtts.command.strategies import make_strategy
 from myxtts.config import write_whole
 from myxtts.corpus.manifest import Corpus
@@ -30,7 +29,7 @@ def train(job: Job, devices: Devices, clips: Clips, canonical: Sequence[str]) ->
     """Trains, or continues; the exit code."""
     run = RunDirectory(job.run_path)
     vocabulary = vocabulary_of(job, clips.training)
-    for sentence in advice.advice(job, situation_of(job, devices, clips, vocabulary)):
+    for sentence in advice(job, facts_of(job, devices, clips, vocabulary)):
         logging.warning("advice: %s", sentence)
     trainer = Trainer(
         job.train,
@@ -65,7 +64,7 @@ def train(job: Job, devices: Devices, clips: Clips, canonical: Sequence[str]) ->
     if report.interrupted:
         print(f"\nsaved after {report.interrupted}; to continue:\n  {_command(canonical)}")
     else:
-        print(closing_words(run, clips, report))
+        print(outcome(run, clips, report))
     return DONE
 
 
@@ -101,7 +100,7 @@ def _explain(run: RunDirectory, clips: Clips, canonical: Sequence[str]) -> None:
 
 
 def _command(canonical: Sequence[str]) -> str:
-    return shlex.join([short(sys.executable), *sys.argv[:1], *canonical])
+    return shlex.join([short_path(sys.executable), *sys.argv[:1], *canonical])
 
 
 def _out_of_memory(error: tf.errors.ResourceExhaustedError, run: RunDirectory) -> str:

@@ -23,10 +23,13 @@ flags.DEFINE_float("max_seconds", 20.0, "Longer clips are rejected.")
 flags.DEFINE_float("max_rejected", 0.2, "Largest share of bad clips to go on with.", 0.0, 1.0)
 flags.DEFINE_float("trim_silence", None, "Cut silence this many dB below the peak off the ends.")
 flags.DEFINE_float("loudness", None, "Bring every clip to this loudness, in dBFS (RMS).")
+_EMBEDDED = embedded.EmbeddedConfig()
 flags.DEFINE_string("embedded_dir", "embedded_corpus", "Where the corpus is made, without data.")
-flags.DEFINE_float("embedded_minutes", 20.0, "How much speech to make.", 0.1)
-flags.DEFINE_integer("embedded_voices", 8, "How many voices to make it with.", 1)
-flags.DEFINE_list("embedded_languages", ["en"], f"Of: {', '.join(embedded.LANGUAGES)}.")
+flags.DEFINE_float("embedded_minutes", _EMBEDDED.minutes, "How much speech to make.", 0.1)
+flags.DEFINE_integer("embedded_voices", _EMBEDDED.voices, "How many voices to make it with.", 1)
+flags.DEFINE_list(
+    "embedded_languages", list(_EMBEDDED.languages), f"Of: {', '.join(embedded.LANGUAGES)}."
+)
 flags.DEFINE_integer("seed", 0, "Seed of the corpus that is made.", 0)
 
 
@@ -35,10 +38,10 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"{arguments[1]!r} is not a flag; the corpus is named with --train_data")
     if FLAGS.train_data is None:
         settings = embedded.EmbeddedConfig(
-            FLAGS.embedded_minutes,
-            FLAGS.embedded_voices,
-            tuple(FLAGS.embedded_languages),
-            FLAGS.seed,
+            minutes=FLAGS.embedded_minutes,
+            voices=FLAGS.embedded_voices,
+            languages=tuple(FLAGS.embedded_languages),
+            seed=FLAGS.seed,
         )
         logging.info("no --train_data: making %s in %s", settings.describe(), FLAGS.embedded_dir)
         directory = embedded.make(FLAGS.embedded_dir, settings, workers=FLAGS.workers)
@@ -46,11 +49,11 @@ def main(arguments: list[str]) -> None:
     else:
         source = Source(
             FLAGS.train_data,
-            FLAGS.format,
-            FLAGS.metadata,
-            FLAGS.audio_dir,
-            FLAGS.language,
-            FLAGS.speaker,
+            format=FLAGS.format,
+            metadata=FLAGS.metadata,
+            audio_dir=FLAGS.audio_dir,
+            language=FLAGS.language,
+            speaker=FLAGS.speaker,
         )
     settings = PrepareConfig(
         min_seconds=FLAGS.min_seconds,

@@ -64,8 +64,8 @@ class Voice:
 class EmbeddedConfig:
     """How much speech, by how many voices (numbered from `first_voice`), in which languages."""
 
-    minutes: float = 20.0
-    voices: int = 8
+    minutes: float = 180.0
+    voices: int = 4
     languages: tuple[str, ...] = ("en",)
     seed: int = 0
     first_voice: int = 0

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from myxtts import UserError
-from myxtts.config import PrepareConfig, from_json, to_json, write_whole
+from myxtts.config import PrepareConfig, from_json, mel_frames, to_json, write_whole
 from myxtts.corpus.clips import Clip
 from myxtts.corpus.formats import Row
 
@@ -34,7 +34,7 @@ COPIES = "clips"
 def manifest_line(row: Row, clip: Clip, root: str, settings: PrepareConfig) -> str:
     """`root` is the way from the prepared directory to the corpus."""
     seconds = clip.samples / settings.sample_rate
-    frames = -(-clip.samples // settings.hop_length)
+    frames = mel_frames(clip.samples, settings.hop_length)
     path = f"{COPIES}/{clip.copy}" if clip.copy else f"{root}/{row.path}"
     cells = (path, row.text, row.speaker, row.language, f"{seconds:.6f}", frames, clip.data_offset)
     return "\t".join(str(cell) for cell in cells) + "\n"

@@ -70,7 +70,7 @@ class BatchPlan:
             )
         self.config, self.audio = config, audio
         self._samples = np.asarray(samples, np.int64)
-        frames = -(-self._samples // audio.hop_length)
+        frames = audio.frames(self._samples)
         self.bucket_frames = bucket_frames(
             frames, 1 if config.static_shapes else config.buckets, config.frame_multiple
         )

@@ -18,7 +18,7 @@ from myxtts.evaluation.intelligibility import cloned_voices, save_speech, throug
 from myxtts.evaluation.sentences import Sentence, read
 from myxtts.evaluation.speakers import VoiceJudge, others_beaten
 from myxtts.evaluation.waveforms import resampled
-from myxtts.model.voice import Speaking, Voice
+from myxtts.voice import Speaking, Voice
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,8 +53,8 @@ def evaluation_of_flags(run_flag: str, given: flags.FlagValues = flags.FLAGS):
         raise UserError(f"--sentences must be 1 or more, got {given.sentences}")
     from myxtts.evaluation.report import Evaluation
     from myxtts.evaluation.run_corpus import run_corpus
-    from myxtts.model.voice import Voice
     from myxtts.training.run_directory import RunDirectory
+    from myxtts.voice import Voice
 
     run = RunDirectory.holding(path)
     training, held_out = run_corpus(run, given.prepared_dir)

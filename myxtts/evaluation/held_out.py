@@ -13,8 +13,7 @@ from myxtts import UserError
 from myxtts.corpus.manifest import Corpus
 from myxtts.model.vocoder_comparison import compare_vocoders
 from myxtts.training.data import StageData
-from myxtts.training.run_directory import Networks
-from myxtts.training.stage import Stage
+from myxtts.training.networks import Networks
 
 
 def held_out_figures(networks: Networks, held_out: Corpus) -> dict[str, float]:
@@ -31,7 +30,7 @@ def held_out_figures(networks: Networks, held_out: Corpus) -> dict[str, float]:
         raise UserError("there is no trained tokenizer in this run yet; go on with the training")
     config = networks.config
     data = StageData.held_out("gpt", held_out, networks.vocabulary, config)
-    dataset = data.batches(Stage(), augmented=False).take(data.plan.batches_per_epoch)
+    dataset = data.batches(None, augmented=False).take(data.plan.batches_per_epoch)
     batches = list(dataset)
     figures = _tokenizer_figures(networks, batches)
     if networks.gpt is not None:

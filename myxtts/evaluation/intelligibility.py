@@ -19,8 +19,8 @@ from myxtts.evaluation.distances import CharacterError, mel_cepstral_distance
 from myxtts.evaluation.recogniser import Recogniser
 from myxtts.evaluation.sentences import Sentence, read
 from myxtts.evaluation.waveforms import griffin_lim_waveforms, log_mels, resampled
-from myxtts.model.voice import ClonedVoice, Speaking, Voice
 from myxtts.synthesis import pcm16
+from myxtts.voice import ClonedVoice, Speaking, Voice
 
 Way = Callable[[Sentence, np.ndarray, ClonedVoice], np.ndarray]
 

@@ -20,9 +20,9 @@ from myxtts.evaluation.sentences import (
     new_sentences,
 )
 from myxtts.evaluation.speakers import trained_voice_judge
-from myxtts.model.voice import Voice
-from myxtts.training.config import STAGES
 from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stages import stage_names
+from myxtts.voice import Voice
 
 # Voices that neither corpora for training nor the measuring networks have; one and ten others.
 _UNKNOWN_VOICES = tuple(EmbeddedVoice.number(100 + i) for i in range(11))
@@ -48,7 +48,7 @@ def report_training(evaluation: Evaluation) -> Iterable[str]:
     """How long every stage was trained."""
     total = 0.0
     yield f"run {evaluation.run.path}"
-    for stage in STAGES:
+    for stage in stage_names():
         result = evaluation.run.result(stage)
         if result is None:
             yield f"  {stage:<12} not finished"

@@ -219,3 +219,8 @@ def _only_likely(logits, top_k, top_p):
     kept = ((place < tf.where(top_k > 0, top_k, count))[None] & (before < top_p)) | (place == 0)
     lowest = tf.reduce_min(tf.where(kept, ordered, float("inf")), 1, keepdims=True)
     return tf.where(logits >= lowest, logits, -1e9)
+
+
+def most_codes(gpt, tokens: int | tf.Tensor) -> tf.Tensor:
+    """A voice that has not learnt to stop is stopped here: nobody takes 12 codes a token."""
+    return tf.minimum(gpt.config.max_audio_tokens, 40 + 12 * tokens)

@@ -1,11 +1,11 @@
 """The settings of a training run; see `Trainer`."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from myxtts.config import AugmentConfig, BatchConfig, need
 from myxtts.model.config import SIZES, ModelConfig
 
-STAGES = ("tokenizer", "gpt", "vocoder")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 SCHEDULES = ("cosine", "noam", "constant")
 
@@ -43,9 +43,8 @@ class TrainConfig:
     model: ModelConfig = SIZES["tiny"]
     batches: BatchConfig = BatchConfig()
     augment: AugmentConfig = AugmentConfig()
-    tokenizer: StageConfig = StageConfig(4e-3, 0.17)
-    gpt: StageConfig = StageConfig(8e-4, 0.74)
-    vocoder: StageConfig = StageConfig(5e-4, 0.09)
+    # By name; a stage that is left out has the settings that its class declares.
+    stages: Mapping[str, StageConfig] = dataclasses.field(default_factory=dict)
     tokenizer_frames: int = 128  # mel frames cut out of a clip in the tokenizer's stage
     speaker_frames: int = 192  # likewise for the speaker encoder
     epochs: int | None = None  # of every stage
@@ -69,6 +68,10 @@ class TrainConfig:
     deterministic: bool = False  # bit-equal runs; devices and waiting are not watched then
 
     def __post_init__(self):
+        usual = {name: stage.learning for name, stage in _registered().items()}
+        for name in self.stages:
+            need(name in usual, "stages", name, f"one of {', '.join(usual)}")
+        object.__setattr__(self, "stages", {**usual, **self.stages})
         need(self.precision in PRECISIONS, "precision", self.precision, f"one of {PRECISIONS}")
         for name in (
             "tokenizer_frames",
@@ -92,15 +95,14 @@ class TrainConfig:
         need(0 <= self.seed < 2**31, "seed", self.seed, "between 0 and 2147483647")
 
     def stage(self, name: str) -> StageConfig:
-        return getattr(self, name)
+        return self.stages[name]
 
     def batch_size(self, stage: str) -> int:
         """Clips in a batch of the stage."""
         return self.stage(stage).batch_size or self.batches.batch_size
 
 
-def usual_rate(stage: str, model: ModelConfig) -> float:
-    """The peak learning rate for networks of this size: what was measured with `tiny`, and less in
-    proportion to the width where that is larger."""
-    measured_at, width = (getattr(sizes, stage).width for sizes in (SIZES["tiny"], model))
-    return getattr(TrainConfig, stage).learning_rate * min(1.0, measured_at / width)
+def _registered() -> Mapping:
+    from myxtts.training.stages import STAGES  # its classes have settings of this module
+
+    return STAGES

@@ -9,14 +9,14 @@ from absl import logging
 from dual_device_strategy import on_data_device
 from myxtts import UserError
 from myxtts.config import AugmentConfig, FeatureConfig
+from myxtts.corpus.batches import read_batches
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.plan import BatchPlan
-from myxtts.corpus.reading import read_batches
 from myxtts.corpus.texts import encode_texts
 from myxtts.features import make_features
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.config import TrainConfig
-from myxtts.training.stage import Stage
+from myxtts.training.stages import Stage, stage_named
 
 
 class StageData:
@@ -24,7 +24,7 @@ class StageData:
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary, config: TrainConfig, batches):
         limit = config.model.gpt.max_audio_tokens * config.model.tokenizer.stride
-        fits = np.flatnonzero(-(-corpus.samples // config.model.audio.hop_length) <= limit)
+        fits = np.flatnonzero(config.model.audio.frames(corpus.samples) <= limit)
         if len(fits) < len(corpus):
             logging.warning(
                 "%d of %d clips are left out: they are longer than the %d mel frames that "
@@ -55,7 +55,7 @@ class StageData:
         batches = dataclasses.replace(
             config.batches,
             batch_size=config.batch_size(stage),
-            conditioning_seconds=_crop_seconds(stage, config),
+            conditioning_seconds=stage_named(stage).reference_seconds(config),
         )
         return cls(corpus, vocabulary, config, batches)
 
@@ -68,21 +68,24 @@ class StageData:
         batches = dataclasses.replace(
             config.batches,
             batch_size=min(config.batch_size(stage), len(corpus)),
-            conditioning_seconds=_crop_seconds(stage, config),
+            conditioning_seconds=stage_named(stage).reference_seconds(config),
             shuffle=False,
             drop_remainder=False,
             temperature=1.0,
         )
         return cls(corpus, vocabulary, config, batches)
 
-    def batches(self, stage: Stage, *, position: int = 0, augmented: bool) -> tf.data.Dataset:
+    def batches(
+        self, stage: Stage | None, *, position: int = 0, augmented: bool
+    ) -> tf.data.Dataset:
         """The stage's batches from number `position` on, without end; call it in the strategy's
-        scope. Features, and what the stage adds to them, are made on the data device."""
+        scope. Features, and what the stage adds to them, are made on the data device. Without a
+        stage the batches are whole clips with their features."""
         features = make_features(
             FeatureConfig(
                 self._config.model.audio,
                 self._config.augment if augmented else AugmentConfig(),
-                stage.needs_waveform,
+                keep_waveform=stage is not None and stage.needs_waveform,
             )
         )
         epoch, batch = divmod(position, self.plan.batches_per_epoch)
@@ -97,7 +100,8 @@ class StageData:
         )
 
         def front_end(batch):
-            return stage.front_end(features(batch))
+            batch = features(batch)
+            return batch if stage is None else stage.front_end(batch)
 
         if self._config.deterministic:
             # A function of a dataset is optimized as TensorFlow was told when its runtime started,
@@ -118,30 +122,3 @@ class StageData:
             f"{many} of {self.plan.config.batch_size} clips and {frames.min()} to {frames.max()} "
             f"mel frames, {self.plan.padding_share():.0%} padding"
         )
-
-
-def _crop_seconds(stage: str, config: TrainConfig) -> tuple[float, float]:
-    """The tokenizer's stage looks at a part of the reference only: what it does not look at need
-    not be read, nor made a mel of (a third of its front end's time)."""
-    if stage != "tokenizer":
-        return config.batches.conditioning_seconds
-    audio = config.model.audio
-    seconds = config.speaker_frames * audio.hop_length / audio.sample_rate
-    return seconds, seconds
-
-
-def random_segment(
-    values: tf.Tensor, lengths: tf.Tensor, size: int, seed: tf.Tensor, padding: float
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """`(segments [B, size, ...], their lengths, where they start)`, cut out of `values [B, T, ...]`
-    at places drawn by the seed; a clip that is shorter is padded."""
-    there = tf.shape(values)[1]
-    free = tf.cast(tf.maximum(lengths - size + 1, 1), tf.float32)
-    drawn = tf.random.stateless_uniform(tf.shape(lengths), seed)
-    start = tf.cast(tf.floor(drawn * free), tf.int32)
-    lack = tf.maximum(size - there, 0)
-    values = tf.pad(
-        values, [[0, 0], [0, lack], *[[0, 0]] * (values.shape.rank - 2)], constant_values=padding
-    )
-    segment = tf.gather(values, start[:, None] + tf.range(size)[None], batch_dims=1)
-    return segment, tf.minimum(lengths, size), start

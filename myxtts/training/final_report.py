@@ -4,14 +4,14 @@ import numpy as np
 
 from myxtts import UserError
 from myxtts.config import write_whole
-from myxtts.training.config import STAGES
 from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stages import stage_named, stage_names
 from myxtts.training.step_log import read_steps
 
 
 def write_report(run: RunDirectory) -> str:
     """Writes both, of the stages that are done, and returns the Markdown."""
-    results = {stage: run.result(stage) for stage in STAGES}
+    results = {stage: run.result(stage) for stage in stage_names()}
     results = {stage: result for stage, result in results.items() if result is not None}
     lines = [f"# Training in {run.path.name}", ""]
     lines += [
@@ -31,9 +31,9 @@ def write_report(run: RunDirectory) -> str:
             lines.append(f"- {stage}, best at step {result['best_step']:,}: {figures}")
         else:
             lines.append(f"- {stage}: there were no held-out clips")
-    vocoder = results.get("vocoder")
-    if vocoder and "comparison" in vocoder:
-        lines += ["", "## Vocoder", "", *_compared(vocoder)]
+    for stage, result in results.items():
+        if said := stage_named(stage).report_lines(result):
+            lines += ["", f"## {stage.capitalize()}", "", *said]
     lines += ["", "## Devices", ""]
     for stage, result in results.items():
         if result.get("devices"):
@@ -49,16 +49,6 @@ def write_report(run: RunDirectory) -> str:
     return text
 
 
-def _compared(vocoder: dict) -> list[str]:
-    figures = vocoder["comparison"]
-    chosen = vocoder["default_vocoder"]
-    return [
-        "Distance of the log-mels of what they make from the recording's, on held-out clips: "
-        + ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
-        + f". Synthesis uses {chosen} unless told otherwise."
-    ]
-
-
 def _drawn(run: RunDirectory) -> str:
     """Draws the loss curves; what the report says of them."""
     try:
@@ -68,7 +58,7 @@ def _drawn(run: RunDirectory) -> str:
         return "No curve was drawn: matplotlib is not installed (`pip install matplotlib`)."
     steps = read_steps(run.steps_file)
     steps = [line for line in steps if line["counts"]]
-    stages = [stage for stage in STAGES if any(line["stage"] == stage for line in steps)]
+    stages = [stage for stage in stage_names() if any(line["stage"] == stage for line in steps)]
     if not stages:
         return "No step was made."
     figure = Figure(figsize=(5 * len(stages), 4), layout="constrained")
@@ -79,9 +69,11 @@ def _drawn(run: RunDirectory) -> str:
         # What decided which weights are the best; the whole loss where nothing was held out.
         name = next(iter(result.get("held_out") or ["loss"]))
         lines = [line for line in steps if line["stage"] == stage]
-        places, values = [line["step"] for line in lines], [line[name] for line in lines]
+        # A stage may be judged by a figure that its steps do not have.
+        of_steps = name if name in lines[0] else stage_named(stage).parts[0]
+        places, values = [line["step"] for line in lines], [line[of_steps] for line in lines]
         axes.plot(places, values, color="0.8", linewidth=0.8)
-        axes.plot(places, _smooth(values), label="training")
+        axes.plot(places, _smooth(values), label="training" if name == of_steps else of_steps)
         if evaluations:
             found = [(one["step"], one[name]) for one in evaluations]
             axes.plot(*zip(*found, strict=True), "o-", label="held out, averaged weights")

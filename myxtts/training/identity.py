@@ -17,6 +17,7 @@ from myxtts.corpus.manifest import Corpus
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.config import TrainConfig
 from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stages import stage_named
 
 # Settings that decide the batches and weights of every stage; a stage names further ones.
 _FIXED = ("model", "batches", "augment", "grad_accum", "seed")
@@ -87,22 +88,22 @@ class RunIdentity:
 def fixed_settings(config: TrainConfig, stage: str) -> dict:
     """The settings that decide the batches and weights of a stage, as plain JSON types."""
     values = to_json(config)
-    fixed = {name: values[name] for name in (*_FIXED, *_FIXED_OF_STAGE.get(stage, ()))}
+    fixed = {name: values[name] for name in (*_FIXED, *stage_named(stage).fixed)}
     fixed["batches"]["batch_size"] = config.batch_size(stage)
     return fixed
-
-
-_FIXED_OF_STAGE = {"tokenizer": ("tokenizer_frames", "speaker_frames")}
 
 
 def without_effect(result: dict, config: TrainConfig, stage: str) -> list[str]:
     """How the settings of a finished stage differ from those asked for now, which come too late
     for it."""
-    theirs, mine = result["config"], to_json(config)
+    theirs, mine = (
+        {stage: values["stages"][stage], **{name: values[name] for name in _LENGTH}}
+        for values in (result["config"], to_json(config))
+    )
     return [
         difference
-        for name in (stage, *_LENGTH)
-        for difference in _differences(name, theirs.get(name), mine[name])
+        for name, value in mine.items()
+        for difference in _differences(name, theirs[name], value)
     ]
 
 

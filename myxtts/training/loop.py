@@ -9,7 +9,7 @@ from myxtts.model.layers import seed_of
 from myxtts.training.config import TrainConfig
 from myxtts.training.optimizer import Learner
 from myxtts.training.precision import LossScale
-from myxtts.training.stage import Stage
+from myxtts.training.stages import Stage
 
 _FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
 # Columns before the stage's own figures; (epoch, batch) is the last batch of the step.

@@ -1,64 +1,62 @@
-"""The networks that each stage trains, made from the settings."""
+"""The trained networks of a run, for use."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import keras
 import numpy as np
 
-from myxtts.model.config import ModelConfig
-
-NETWORKS = {
-    "tokenizer": ("tokenizer", "speaker"),
-    "gpt": ("conditioning", "gpt"),
-    "vocoder": ("vocoder",),
-}
+from myxtts.text.vocabulary import Vocabulary
+from myxtts.training.checkpoints import read_weights
+from myxtts.training.config import TrainConfig
+from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stages import stage_named, stage_names
 
 
-def make(stage: str, config: ModelConfig, text_tokens: int) -> dict[str, keras.Model]:
-    """The networks of a stage by name, with all their variables, in the order of `NETWORKS`.
+@dataclasses.dataclass
+class Networks:
+    """The networks of a run; None is what has not been trained yet.
 
-    Variables are made where the surrounding strategy scope puts them.
+    Those of stages that this class does not name are attributes as well.
     """
-    return {name: _MAKERS[name](config, text_tokens) for name in NETWORKS[stage]}
+
+    config: TrainConfig
+    vocabulary: Vocabulary
+    tokenizer: object = None  # model.tokenizer.AudioTokenizer
+    speaker: object = None  # model.speaker.SpeakerEncoder
+    conditioning: object = None  # model.conditioning.Conditioning
+    gpt: object = None  # model.gpt.Gpt
+    vocoder: object = None  # model.vocoder.Vocoder
+
+
+def load_networks(path: str | os.PathLike, stages: Sequence[str] | None = None) -> Networks:
+    """The networks of a run with the weights to use (averaged, where there is an EMA).
+
+    `path` may also be one checkpoint inside the run (`RUN/checkpoints/gpt/step-00001500`): then
+    that stage has the weights of that moment. Weights that are damaged or do not fit are refused
+    by name.
+    """
+    run = RunDirectory.holding(path)
+    found = Networks(run.config(), run.vocabulary())
+    for stage in stage_names() if stages is None else stages:
+        directory = run.weights(stage)
+        if Path(os.path.abspath(path)).parent == run.stage(stage):
+            directory = Path(os.path.abspath(path))
+        if directory is not None:
+            made = make(stage, found.config.model, len(found.vocabulary))
+            read_weights(directory, made)
+            for name, network in made.items():
+                setattr(found, name, network)
+    return found
+
+
+def make(stage: str, model, text_tokens: int) -> dict[str, keras.Model]:
+    """New networks of a stage by name, with all their variables."""
+    return stage_named(stage).make_networks(model, text_tokens)
 
 
 def parameters(network: keras.Model) -> int:
+    """How many numbers of it are trained."""
     return sum(int(np.prod(v.shape)) for v in network.trainable_variables)
-
-
-def _tokenizer(config: ModelConfig, text_tokens: int):
-    from myxtts.model.tokenizer import AudioTokenizer
-
-    return AudioTokenizer(config.tokenizer, config.audio)
-
-
-def _speaker(config: ModelConfig, text_tokens: int):
-    from myxtts.model.speaker import SpeakerEncoder
-
-    return SpeakerEncoder(config.speaker, config.audio.n_mels)
-
-
-def _conditioning(config: ModelConfig, text_tokens: int):
-    from myxtts.model.conditioning import Conditioning
-
-    gpt = config.gpt
-    return Conditioning(config.conditioning, gpt.width, config.audio.n_mels, gpt.dropout)
-
-
-def _gpt(config: ModelConfig, text_tokens: int):
-    from myxtts.model.gpt import Gpt
-
-    return Gpt(config.gpt, text_tokens, config.text.max_tokens, config.tokenizer.codes)
-
-
-def _vocoder(config: ModelConfig, text_tokens: int):
-    from myxtts.model.vocoder import Vocoder
-
-    return Vocoder(config.vocoder, config.audio, config.speaker.size)
-
-
-_MAKERS = {
-    "tokenizer": _tokenizer,
-    "speaker": _speaker,
-    "conditioning": _conditioning,
-    "gpt": _gpt,
-    "vocoder": _vocoder,
-}

@@ -1,11 +1,11 @@
-"""The directory of a training run: what is where, and its networks for use.
+"""The directory of a training run: what is where.
 
 config.json          the settings (TrainConfig)
 flags.txt            the flags of the command; train.py --flagfile=RUN/flags.txt repeats it
 vocabulary.json      the vocabulary
 identity.json        fingerprints of clips and vocabulary: what another job is told by
 manifests/           copies of the manifests trained and evaluated on
-checkpoints/STAGE/   STAGE is tokenizer, gpt or vocoder
+checkpoints/STAGE/   STAGE is tokenizer, gpt, vocoder, ... (see `training.stages`)
     step-00001500/   a checkpoint to continue from, see `training.checkpoints`
     best/            the weights with the lowest held-out loss (with EMA: its averages)
     finished.json    its result, once it is done
@@ -16,7 +16,6 @@ monitor-STAGE.jsonl  step times, waiting and devices
 report.md, loss.png  the final report
 """
 
-import dataclasses
 import json
 import os
 from pathlib import Path
@@ -24,7 +23,7 @@ from pathlib import Path
 from myxtts import UserError
 from myxtts.config import load_config
 from myxtts.text.vocabulary import Vocabulary
-from myxtts.training.config import STAGES, TrainConfig
+from myxtts.training.config import TrainConfig
 
 
 class RunDirectory:
@@ -107,40 +106,3 @@ class RunDirectory:
         """ "network" or "griffin_lim": which was better on the held-out clips."""
         result = self.result("vocoder")
         return result.get("default_vocoder", "network") if result else "griffin_lim"
-
-
-@dataclasses.dataclass
-class Networks:
-    """The networks of a run; None is what has not been trained yet."""
-
-    config: TrainConfig
-    vocabulary: Vocabulary
-    tokenizer: object = None  # model.tokenizer.AudioTokenizer
-    speaker: object = None  # model.speaker.SpeakerEncoder
-    conditioning: object = None  # model.conditioning.Conditioning
-    gpt: object = None  # model.gpt.Gpt
-    vocoder: object = None  # model.vocoder.Vocoder
-
-
-def load_networks(path: str | os.PathLike, stages: tuple[str, ...] = STAGES) -> Networks:
-    """The networks of a run with the weights to use (averaged, where there is an EMA).
-
-    `path` may also be one checkpoint inside the run (`RUN/checkpoints/gpt/step-00001500`): then
-    that stage has the weights of that moment. Weights that are damaged or do not fit are refused
-    by name.
-    """
-    from myxtts.training import networks
-    from myxtts.training.checkpoints import read_weights
-
-    run = RunDirectory.holding(path)
-    found = Networks(run.config(), run.vocabulary())
-    for stage in stages:
-        directory = run.weights(stage)
-        if Path(os.path.abspath(path)).parent == run.stage(stage):
-            directory = Path(os.path.abspath(path))
-        if directory is not None:
-            made = networks.make(stage, found.config.model, len(found.vocabulary))
-            read_weights(directory, made)
-            for name, network in made.items():
-                setattr(found, name, network)
-    return found

@@ -11,22 +11,30 @@ from myxtts.config import to_json, write_whole
 from myxtts.training.budget import Budget
 from myxtts.training.config import TrainConfig
 from myxtts.training.data import StageData
+from myxtts.training.exhibits import Exhibits
 from myxtts.training.interruption import Interruption
 from myxtts.training.loop import Loop
 from myxtts.training.networks import parameters
-from myxtts.training.reading import Reading
-from myxtts.training.reports import Bar, Board, Exhibits
+from myxtts.training.periodic import Periodic
+from myxtts.training.reports import Bar, Board
 from myxtts.training.run_directory import RunDirectory
-from myxtts.training.saving import Saving
-from myxtts.training.stage import Stage
+from myxtts.training.stage_checkpoints import Progress, StageCheckpoints
 from myxtts.training.step_log import StepLog
+from myxtts.training.step_records import StepRecords
 
-# A run too short for its settings is evaluated and listened to so often all the same.
+# A stage that is too short for its settings is evaluated and shown this often all the same.
 _EVALUATIONS, _SHOWS = 8, 3
 
 
 class StageRun:
-    """See `train`. When it is made, what was saved is in place."""
+    """Trains one stage; make it with `restored`, then call `train` once.
+
+        calls = StageRun.restored(loop, data, held_out, budget, config, run, ...)
+        result = calls.train(interruption)
+
+    The loop on the device makes a few steps a call. Between two calls the host does what is due
+    (`Periodic`): it fetches figures, evaluates, shows, saves.
+    """
 
     def __init__(
         self,
@@ -47,21 +55,36 @@ class StageRun:
         self.budget, self.config, self.run = budget, config, run
         self.strategy, self.monitor = loop.strategy, monitor
         self.exhibits, self.board, self._bar_shown = exhibits, board, progress_bar
-        self.saving = Saving(self.stage, loop, config, run.stage(self.stage.name), identity)
-        self.progress, planned_for = self.saving.resume()
-        if budget.steps is None and planned_for == config.max_minutes:
-            budget.steps = self.progress.planned
-        if budget.steps is not None:
-            self._plan()
+        self.checkpoints = StageCheckpoints(
+            self.stage, loop, config, directory=run.stage(self.stage.name), identity=identity
+        )
+        self.progress = Progress()
+        self._fetching = Periodic(config.log_steps, self._fetch)
+        self._evaluating = Periodic(
+            config.evaluate_steps, self._evaluate, at_least=_EVALUATIONS
+        )
+        self._showing = Periodic(config.sample_steps, self._show, at_least=_SHOWS)
+        self._saving = Periodic(config.checkpoint_steps, self._save)
+
+    @classmethod
+    def restored(cls, *args, **options) -> "StageRun":
+        """Takes the constructor's arguments; restores the newest checkpoint, if there is one."""
+        run = cls(*args, **options)
+        run.progress, planned_for = run.checkpoints.restore_newest()
+        if run.budget.steps is None and planned_for == run.config.max_minutes:
+            run.budget.steps = run.progress.planned
+        if run.budget.steps is not None:
+            run._plan()
+        return run
 
     def train(self, interruption: Interruption) -> dict | None:
         """The result, or None where a signal ended it and everything was saved."""
         progress = self.progress
         self._seconds_before, self._started = progress.seconds, time.perf_counter()
-        log = StepLog(self.run.steps_file, self.stage.name, progress.step)
+        log = StepLog.continued(self.run.steps_file, self.stage.name, progress.step)
         self._bar = Bar(self.stage.name, progress.step, self.budget.steps, self._bar_shown)
-        self._reading = Reading(
-            self.loop, self.data, self.config, progress, log, self.board, self._bar
+        self._records = StepRecords(
+            self.loop, self.data, self.config, progress, log=log, board=self.board, bar=self._bar
         )
         try:
             reason = self._steps(interruption)
@@ -81,29 +104,30 @@ class StageRun:
             steps, phase = self._next_call(measured)
             self._call(iterator, steps, phase)
             if budget.steps is None:
-                self._reading.read()
+                self._fetch()
                 measured.add(steps)
                 if budget.measure(progress.step, self._seconds(), *measured.figures()):
                     self._plan()
                     self._bar.plan(budget.steps)
                     # At once: a run that is killed and continued must have the same schedule.
                     self._save()
-            if progress.step % config.log_steps == 0:
-                self._reading.read()
-            over = progress.step == budget.steps
-            if not over and self._due(config.evaluate_steps, _EVALUATIONS):
-                self._evaluate()
+            for periodic in self._due(progress.step):
+                periodic.action()
                 if progress.evaluations_since_best >= (config.patience or float("inf")):
                     return f"no better in {config.patience} evaluations"
-            if not over and self._due(config.sample_steps, _SHOWS):
-                self._show()
-            if interruption.signal or progress.step % config.checkpoint_steps == 0:
-                self._save()
             if interruption.signal:
+                self._save()
                 return None
             if budget.is_over(self._seconds()):
                 return "the time is up"
         return "all steps were made"
+
+    def _due(self, step: int) -> list[Periodic]:
+        """What is done after this step, in its order; `_finish` evaluates and shows at the end."""
+        in_order = [self._fetching, self._evaluating, self._showing, self._saving]
+        if step == self.budget.steps:
+            in_order = [self._fetching, self._saving]
+        return [periodic for periodic in in_order if periodic.is_due(step)]
 
     def _call(self, iterator, steps: int, phase: int) -> None:
         if self.monitor is None:
@@ -121,24 +145,11 @@ class StageRun:
             steps = min(config.steps_per_call, 5 if measured.steps else 1)
         else:
             steps = min(config.steps_per_call, self.budget.steps - step)
-        for every in (
-            config.log_steps,
-            config.checkpoint_steps,
-            self._interval(config.evaluate_steps, _EVALUATIONS),
-            self._interval(config.sample_steps, _SHOWS),
-        ):
-            steps = min(steps, every - step % every)
+        for periodic in (self._fetching, self._evaluating, self._showing, self._saving):
+            steps = min(steps, periodic.steps_left(step))
         coming = [start for start in self.stage.phases if start > step]
         steps = min([steps, *(start - step for start in coming)])
         return steps, len(self.stage.phases) - len(coming) - 1
-
-    def _interval(self, wanted: int, times: int) -> int:
-        planned = self.budget.steps
-        return wanted if planned is None else max(1, min(wanted, -(-planned // times)))
-
-    def _due(self, wanted: int, times: int) -> bool:
-        known = self.budget.steps is not None
-        return known and self.progress.step % self._interval(wanted, times) == 0
 
     def _distributed(self, data: StageData, position: int, augmented: bool):
         with self.strategy.scope():
@@ -151,6 +162,8 @@ class StageRun:
     def _plan(self) -> None:
         self.progress.planned = self.budget.steps
         self.loop.planned.assign(self.budget.steps)
+        for periodic in (self._evaluating, self._showing):
+            periodic.plan(self.budget.steps)
         limit = self.budget.seconds
         logging.info(
             "%s: %d steps planned%s",
@@ -159,15 +172,18 @@ class StageRun:
             f", in {limit / 60:.1f} minutes" if limit else "",
         )
 
+    def _fetch(self) -> None:
+        self._records.fetch()
+
     def _save(self) -> None:
-        self._reading.read()
+        self._fetch()
         self.progress.seconds = self._seconds()
-        self.saving.save(self.progress)
-        self._reading.restart_clock()
+        self.checkpoints.save(self.progress)
+        self._records.restart_clock()
 
     def _evaluate(self) -> None:
         """Figures of the averaged weights on the held-out clips; the best weights are kept."""
-        self._reading.read()
+        self._fetch()
         progress = self.progress
         if self.held_out is None or (
             progress.evaluations and progress.evaluations[-1]["step"] == progress.step
@@ -191,11 +207,11 @@ class StageRun:
         if progress.best is None or value < progress.best:
             progress.best, progress.best_step, progress.best_figures = value, progress.step, figures
             progress.evaluations_since_best = 0
-            self.saving.save_best(progress)
-        self._reading.restart_clock()
+            self.checkpoints.save_best(progress)
+        self._records.restart_clock()
 
     def _show(self) -> None:
-        self._reading.read()
+        self._fetch()
         self.exhibits.step = self.progress.step
         try:
             with self.loop.averaged_weights():
@@ -205,7 +221,7 @@ class StageRun:
                 f"samples cannot be written to {self.run.samples}: {error.strerror}; make room, "
                 "and start the same command again"
             ) from None
-        self._reading.restart_clock()
+        self._records.restart_clock()
 
     def _finish(self, reason: str) -> dict:
         progress = self.progress
@@ -214,7 +230,7 @@ class StageRun:
         self._save()
         if self.held_out is None:
             progress.best_step = progress.step
-            self.saving.save_best(progress)
+            self.checkpoints.save_best(progress)
         result = {
             "stage": self.stage.name,
             "steps": progress.step,
@@ -228,8 +244,8 @@ class StageRun:
             "training": progress.recent,
             "devices": self.monitor and self.monitor.report(),
             "parameters": {n: parameters(net) for n, net in self.stage.networks.items()},
-            "weights": self.saving.load_best()["digest"],
-            "identity": self.saving.identity,
+            "weights": self.checkpoints.load_best()["digest"],
+            "identity": self.checkpoints.identity,
             "config": to_json(self.config),
             **self.stage.judge(self._judged()),
         }
@@ -239,10 +255,10 @@ class StageRun:
         return result
 
     def _judged(self) -> Iterable[dict]:
-        """Whole held-out clips; two batches tell which of two vocoders is better."""
+        """Whole held-out clips; two batches are enough to tell which of two vocoders is better."""
         if self.held_out is None:
             return [self.exhibits.clips]
-        return self.held_out.batches(Stage(), augmented=False).take(
+        return self.held_out.batches(None, augmented=False).take(
             min(2, self.held_out.plan.batches_per_epoch)
         )
 

@@ -9,22 +9,26 @@ from myxtts import UserError
 
 
 class StepLog:
-    """Appends lines; what was written of steps after the one a stage continues from is dropped,
-    because those steps are made again."""
+    """Appends the lines of a stage; open one with `continued`."""
 
-    def __init__(self, path: Path, stage: str, step: int):
+    def __init__(self, path: Path, stage: str):
         self._path, self._stage = path, stage
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+
+    @classmethod
+    def continued(cls, path: Path, stage: str, step: int) -> "StepLog":
+        """Drops the lines of the stage from `step` on, because those steps are made again."""
         partial = path.with_name(f"{path.name}.partial")
-        with _told(path):
+        with _write_errors_as_sentences(path):
             with open(partial, "w", encoding="utf-8") as file:
                 for line in read_steps(path):
                     if line["stage"] != stage or line["step"] < step:
                         file.write(json.dumps(line) + "\n")
             os.replace(partial, path)
-            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+            return cls(path, stage)
 
     def write(self, first: int, records: list[dict]) -> None:
-        with _told(self._path):
+        with _write_errors_as_sentences(self._path):
             for number, record in enumerate(records, first):
                 line = {"stage": self._stage, "step": number, **record}
                 self._file.write(json.dumps(line) + "\n")
@@ -47,7 +51,7 @@ def read_steps(path: Path) -> list[dict]:
 
 
 @contextlib.contextmanager
-def _told(path: Path):
+def _write_errors_as_sentences(path: Path):
     """Turns a full or read-only disk into one sentence."""
     try:
         yield

@@ -1,7 +1,8 @@
-"""`Trainer`: tokenizer, then GPT, then vocoder, from a corpus to a voice."""
+"""`Trainer`: one stage after the other, from a corpus to a voice."""
 
 import dataclasses
 import fcntl
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 
@@ -15,28 +16,21 @@ from myxtts.config import save_config
 from myxtts.corpus.manifest import Corpus
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.budget import Budget
-from myxtts.training.config import STAGES, TrainConfig
+from myxtts.training.config import TrainConfig
 from myxtts.training.data import StageData
-from myxtts.training.exhibited import exhibits_of
+from myxtts.training.exhibits import Exhibits
 from myxtts.training.final_report import write_report
 from myxtts.training.identity import RunIdentity, without_effect
 from myxtts.training.interruption import Interruption
 from myxtts.training.loop import Loop
 from myxtts.training.precision import chosen_precision, policy_of
-from myxtts.training.reading import TrainingFailed
 from myxtts.training.reports import Board
 from myxtts.training.run_directory import RunDirectory
-from myxtts.training.stage import Stage, Surroundings
-from myxtts.training.stage_gpt import GptStage
 from myxtts.training.stage_run import StageRun
-from myxtts.training.stage_tokenizer import TokenizerStage
-from myxtts.training.stage_vocoder import VocoderStage
+from myxtts.training.stages import Surroundings, stage_named, stage_names
+from myxtts.training.step_records import TrainingFailed
 
-__all__ = ["STAGE_CLASSES", "Report", "Trainer", "TrainingFailed"]
-
-STAGE_CLASSES: dict[str, type[Stage]] = {
-    stage.name: stage for stage in (TokenizerStage, GptStage, VocoderStage)
-}
+__all__ = ["Report", "Trainer", "TrainingFailed"]
 
 
 @dataclasses.dataclass
@@ -173,35 +167,35 @@ class Trainer:
                 log_dir=directory.events / stage,
             )
         try:
-            # Initial weights are a function of the seed and the stage.
-            keras.utils.set_random_seed(config.seed * len(STAGES) + STAGES.index(stage))
+            keras.utils.set_random_seed(_seed_of(stage, config.seed))
             before = keras.config.dtype_policy()
             keras.config.set_dtype_policy(policy_of(precision))
             try:
                 with self.strategy.scope():
                     at = Surroundings(config, directory, len(self.vocabulary), precision)
-                    made = STAGE_CLASSES[stage](at)
+                    made = stage_named(stage).restored(at)
                     loop = Loop(self.strategy, made, config, precision)
             finally:
                 keras.config.set_dtype_policy(before)
             board = Board(directory.events, stage)
-            stage_run = StageRun(
+            exhibits = Exhibits.chosen(
+                self.strategy,
+                config,
+                self.validation or self.corpus,
+                self.vocabulary,
+                texts=self._texts,
+                board=board,
+                directory=directory.samples / stage,
+            )
+            stage_run = StageRun.restored(
                 loop,
                 data,
                 held_out,
                 budget,
-                config,
-                directory,
+                config=config,
+                run=directory,
                 identity=self._stage_identity(stage, precision),
-                exhibits=exhibits_of(
-                    self.strategy,
-                    config,
-                    self.validation or self.corpus,
-                    self.vocabulary,
-                    self._texts,
-                    board,
-                    directory.samples / stage,
-                ),
+                exhibits=exhibits,
                 board=board,
                 monitor=monitor,
                 progress_bar=self._progress,
@@ -214,8 +208,8 @@ class Trainer:
     def _stage_identity(self, stage: str, precision: str) -> dict:
         """What a checkpoint of the stage must agree with beside its settings."""
         identity = {**dataclasses.asdict(self._identity), "precision": precision}
-        if stage != "tokenizer":
-            identity["tokenizer"] = self.directory.result("tokenizer")["weights"]
+        for needed in stage_named(stage).needs:
+            identity[needed] = self.directory.result(needed)["weights"]
         return identity
 
     def _refuse_another_job(self, stages: Sequence[str]) -> None:
@@ -238,22 +232,22 @@ class Trainer:
 
     def _need_before(self, left: Sequence[str]) -> None:
         for stage in left:
-            # The vocoder needs no GPT.
-            if "tokenizer" not in left and self.directory.result("tokenizer") is None:
-                raise UserError(
-                    f"the stage {stage} needs the result of the stage tokenizer, which is not in "
-                    f"{self.directory.stage('tokenizer')}; train tokenizer first"
-                )
+            for needed in stage_named(stage).needs:
+                if needed not in left and self.directory.result(needed) is None:
+                    raise UserError(
+                        f"the stage {stage} needs the result of the stage {needed}, which is not "
+                        f"in {self.directory.stage(needed)}; train {needed} first"
+                    )
 
     def _refuse_other_base(self, stage: str) -> None:
-        record, tokenizer = self.directory.record(stage), self.directory.result("tokenizer")
-        if stage == "tokenizer" or record is None:
-            return
-        if tokenizer is None or record["identity"].get("tokenizer") != tokenizer["weights"]:
-            raise UserError(
-                f"the {stage} in {self.directory.stage(stage)} was trained with another tokenizer "
-                "than the one there is now; delete that directory to train it anew"
-            )
+        record = self.directory.record(stage)
+        for needed in stage_named(stage).needs if record else ():
+            there = self.directory.result(needed)
+            if there is None or record["identity"].get(needed) != there["weights"]:
+                raise UserError(
+                    f"the {stage} in {self.directory.stage(stage)} was trained with another "
+                    f"{needed} than the one there is now; delete that directory to train it anew"
+                )
 
     def _prepare_directory(self) -> None:
         directory = self.directory
@@ -294,7 +288,11 @@ class Trainer:
 
 
 def _in_order(stages: Sequence[str] | None) -> tuple[str, ...]:
-    unknown = [stage for stage in stages or () if stage not in STAGES]
-    if unknown:
-        raise UserError(f"there is no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
-    return tuple(stage for stage in STAGES if stages is None or stage in stages)
+    for stage in stages or ():
+        stage_named(stage)
+    return tuple(stage for stage in stage_names() if stages is None or stage in stages)
+
+
+def _seed_of(stage: str, seed: int) -> int:
+    """Initial weights depend on the run's seed and the stage's name, on no other stage."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{stage}".encode()).digest()[:4], "little")

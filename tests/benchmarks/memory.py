@@ -1,4 +1,4 @@
-"""Memory of a training step on emulated GPUs, measured and as `myxtts.command.memory` estimates it.
+"""Memory of a training step on emulated GPUs: measured, and estimated by `training.memory`.
 
     python tests/benchmarks/memory.py tiny,gpt,4 tiny,gpt,16 small,vocoder,4
 
@@ -20,8 +20,7 @@ def measure(case: str, place: str) -> None:
     from dual_device_strategy import DataModelSplitStrategy, emulation
 
     emulation.start(gpus=2, memory_mb=12_000)
-    from myxtts.command.memory import Longest, estimate
-    from myxtts.command.rehearsal import rehearsed
+    from myxtts.command.profiling import rehearsed
     from myxtts.config import BatchConfig
     from myxtts.corpus import embedded
     from myxtts.corpus.manifest import Corpus
@@ -29,6 +28,8 @@ def measure(case: str, place: str) -> None:
     from myxtts.model.config import SIZES
     from myxtts.text.vocabulary import Vocabulary
     from myxtts.training.config import TrainConfig
+    from myxtts.training.memory import estimate
+    from myxtts.training.stages import LongestClip
 
     size, stage, batch_size = case.split(",")
     settings = embedded.EmbeddedConfig(minutes=4, voices=2)
@@ -40,7 +41,7 @@ def measure(case: str, place: str) -> None:
     config = TrainConfig(model=SIZES[size], batches=batches, host_prefetch=1)
     frames = int(-(-corpus.samples.max() // 256))
     tokens = max(len(vocabulary.encode(text, "en")) for text in corpus.texts)
-    guess = estimate(config, stage, Longest(frames, tokens), len(vocabulary))
+    guess = estimate(config, stage, LongestClip(frames, tokens), len(vocabulary))
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
     with rehearsed(config, stage, strategy, corpus, vocabulary) as (dataset, step):
         for number, batch in enumerate(strategy.experimental_distribute_dataset(dataset)):

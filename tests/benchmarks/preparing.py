@@ -43,7 +43,7 @@ import tensorflow as tf
 from myxtts.config import AudioConfig, BatchConfig, TextConfig
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.plan import BatchPlan
-from myxtts.corpus.reading import read_batches
+from myxtts.corpus.batches import read_batches
 from myxtts.corpus.texts import encode_texts
 from myxtts.text.vocabulary import Vocabulary
 now = time.perf_counter

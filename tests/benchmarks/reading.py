@@ -46,10 +46,10 @@ def measure(root: Path, threads: int) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     from myxtts.config import AudioConfig, BatchConfig, FeatureConfig, TextConfig
+    from myxtts.corpus.batches import read_batches
     from myxtts.corpus.manifest import Corpus
     from myxtts.corpus.plan import BatchPlan
     from myxtts.corpus.prepare import Source, prepare
-    from myxtts.corpus.reading import read_batches
     from myxtts.corpus.texts import encode_texts
     from myxtts.features import make_features
     from myxtts.text.vocabulary import Vocabulary

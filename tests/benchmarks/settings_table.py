@@ -2,14 +2,15 @@
 
     python tests/benchmarks/settings_table.py
 
-From the estimates of `myxtts.command.memory`, which were never compared with a hardware GPU.
+From the estimates of `myxtts.training.memory`, which were never compared with a hardware GPU.
 """
 
-from myxtts.command.memory import LIBRARIES, Longest, estimate
 from myxtts.model.config import SIZES
-from myxtts.training.config import STAGES, TrainConfig
+from myxtts.training.config import TrainConfig
+from myxtts.training.memory import LIBRARIES, estimate
+from myxtts.training.stages import LongestClip, stage_names
 
-LONGEST = Longest(frames=1034, tokens=200)  # 12 s
+LONGEST = LongestClip(frames=1034, tokens=200)  # 12 s
 MEMORY_GB = (6, 8, 12, 16, 24, 40, 80)
 BATCHES = (256, 192, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 2, 1)
 USED = 0.85  # the rest is for fragments
@@ -37,8 +38,8 @@ def rows() -> list[str]:
 def _estimates(name: str):
     config = TrainConfig(model=SIZES[name])
     return {
-        stage: estimate(config, stage, LONGEST, 2048, "bfloat16", libraries=LIBRARIES)
-        for stage in STAGES
+        stage: estimate(config, stage, LONGEST, 2048, precision="bfloat16", libraries=LIBRARIES)
+        for stage in stage_names()
     }
 
 

@@ -36,14 +36,15 @@ def untrained(size: str):
     from myxtts.model.config import SIZES
     from myxtts.text.vocabulary import Vocabulary
     from myxtts.training import networks
-    from myxtts.training.config import STAGES, TrainConfig
-    from myxtts.training.run_directory import Networks
+    from myxtts.training.config import TrainConfig
+    from myxtts.training.networks import Networks
+    from myxtts.training.stages import stage_names
 
     config = TrainConfig(model=SIZES[size])
     texts = [text for text, _ in zip(different_sentences("en", 0), range(1000), strict=False)]
     vocabulary = Vocabulary.train(texts, ["en"] * len(texts), config.model.text)
     found = Networks(config, vocabulary)
-    for stage in STAGES:
+    for stage in stage_names():
         for name, network in networks.make(stage, config.model, len(vocabulary)).items():
             setattr(found, name, network)
     return found
@@ -51,7 +52,7 @@ def untrained(size: str):
 
 def main(_):
     logging.set_verbosity(logging.ERROR)
-    from myxtts.model.voice import Speaking, Voice
+    from myxtts.voice import Speaking, Voice
 
     voice = (
         Voice.load(FLAGS.checkpoint, "network")

@@ -8,7 +8,7 @@ import soundfile
 
 from myxtts import UserError
 from myxtts.export import export
-from myxtts.model.voice import Speaking, Voice
+from myxtts.voice import Speaking, Voice
 
 # An installed package would be found whatever the path is, so importing it is made to fail.
 _ALONE = """

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, on_data_device
 from myxtts.config import AudioConfig, AugmentConfig, BatchConfig, FeatureConfig, TextConfig
+from myxtts.corpus.batches import read_batches
 from myxtts.corpus.plan import BatchPlan
-from myxtts.corpus.reading import read_batches
 from myxtts.corpus.texts import encode_texts
 from myxtts.features import make_features
 from myxtts.text.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ import soundfile
 from absl import flags
 
 from myxtts import UserError, synthesis
-from myxtts.model.voice import Voice
+from myxtts.voice import Voice
 
 
 @pytest.fixture(scope="module")

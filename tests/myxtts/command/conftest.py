@@ -3,7 +3,8 @@
 import pytest
 from absl import flags
 
-from myxtts.command import arguments, flag_table, run_flags, settings
+from myxtts.command import settings
+from myxtts.command.flags import arguments, groups, table
 
 
 class Line:
@@ -11,7 +12,7 @@ class Line:
 
     def __init__(self, line: str | list[str]):
         self.values = flags.FlagValues()
-        flag_table.define(run_flags.GROUPS, self.values)
+        table.define(groups(), self.values)
         flags.DEFINE_string("flagfile", "", "", flag_values=self.values)
         words = line.split() if isinstance(line, str) else line
         self.mistakes: list[str] = []

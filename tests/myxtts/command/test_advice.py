@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
-from myxtts.command.advice import Situation, advice
-from myxtts.command.memory import Longest, estimate
+from myxtts.command.advice import JobFacts, advice
+from myxtts.training.memory import estimate
+from myxtts.training.stages import LongestClip
 
 GB = 1 << 30
 
@@ -17,9 +18,9 @@ def advised(read_line, corpus_path):
     def advise(line: str = "", **changed) -> list[str]:
         job = read_line(line).job
         estimates = {
-            stage: estimate(job.train, stage, Longest(1000, 200), 300) for stage in job.stages
+            stage: estimate(job.train, stage, LongestClip(1000, 200), 300) for stage in job.stages
         }
-        found = Situation(
+        found = JobFacts(
             estimates=estimates,
             device_bytes={"data": 4 * GB, "model": 8 * GB},
             on_gpu=True,

@@ -114,13 +114,13 @@ def test_a_flag_file_that_is_not_there_is_named(read_line):
 
 
 def test_help_shows_every_flag_with_its_default_in_groups(read_line, capsys):
-    from myxtts.command import run_flags
+    from myxtts.command.flags import groups
 
     with pytest.raises(SystemExit) as ended:
         read_line("--help")
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    for title, group in run_flags.GROUPS.items():
+    for title, group in groups().items():
         assert f"\n{title}\n" in shown
         for flag in group:
             assert f"  {flag.spelled}  (default: {flag.shown_default})\n" in shown

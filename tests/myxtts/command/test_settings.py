@@ -5,16 +5,17 @@ import json
 
 import pytest
 
-from myxtts.command import run_flags
+from myxtts.command.flags import all_flags
 from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig, save_config
 from myxtts.model.config import SIZES
-from myxtts.training.config import STAGES, StageConfig, TrainConfig
+from myxtts.training.config import StageConfig, TrainConfig
+from myxtts.training.stages import STAGES, stage_names
 
 
 def test_no_flags_make_a_ten_minute_run_of_everything_on_speech_that_is_made(read_line):
     line = read_line("")
     job = line.job
-    assert job.source is None and job.stages == STAGES and job.slots == 3
+    assert job.source is None and job.stages == stage_names() and job.slots == 3
     text = dataclasses.replace(SIZES["tiny"].text, phonemes=True)
     model = dataclasses.replace(SIZES["tiny"], text=text)
     assert job.train == dataclasses.replace(TrainConfig(), max_minutes=10.0, model=model)
@@ -35,8 +36,8 @@ def test_phonemes_are_the_texts_of_the_embedded_corpus_unless_told_otherwise(
 
 
 def test_every_setting_of_the_training_has_a_flag():
-    filled = {flag.sets for flag in run_flags.ALL}
-    parts = {"model", "batches", "augment", *STAGES}
+    filled = {flag.sets for flag in all_flags()}
+    parts = {"model", "batches", "augment", "stages"}
     wanted = {f"train.{f.name}" for f in dataclasses.fields(TrainConfig) if f.name not in parts}
     # frame_multiple, shuffle and drop_remainder are what the networks need, not a choice; seed is
     # the run's. The shape of SpecAugment's masks is left at the paper's.
@@ -52,7 +53,8 @@ def test_every_setting_of_the_training_has_a_flag():
     }
     of_stages = {f.name for f in dataclasses.fields(StageConfig)} - {"share", "batch_size"}
     wanted |= {f"stages.{name}" for name in of_stages}
-    wanted |= {f"{s}.{name}" for s in STAGES for name in ("share", "batch_size", "learning_rate")}
+    of_each = ("share", "batch_size", "learning_rate")
+    wanted |= {f"{stage}.{name}" for stage in stage_names() for name in of_each}
     assert wanted <= filled
 
 
@@ -74,18 +76,18 @@ def test_a_corpus_without_a_limit_is_trained_for_a_hundred_epochs(read_line, cor
 
 def test_what_is_said_of_one_stage_counts_more_than_what_is_said_of_all(read_line):
     train = read_line("--lr=1e-4 --gpt_lr=2e-4 --ema=0.9 --vocoder_batch_size=3").job.train
-    assert [train.stage(s).learning_rate for s in STAGES] == [1e-4, 2e-4, 1e-4]
-    assert {train.stage(s).ema for s in STAGES} == {0.9}
-    assert [train.stage(s).batch_size for s in STAGES] == [None, None, 3]
+    assert [train.stage(s).learning_rate for s in stage_names()] == [1e-4, 2e-4, 1e-4]
+    assert {train.stage(s).ema for s in stage_names()} == {0.9}
+    assert [train.stage(s).batch_size for s in stage_names()] == [None, None, 3]
 
 
 def test_larger_networks_get_lower_rates_and_smaller_ones_no_higher(read_line, tmp_path):
     def rates(line):
         train = read_line(line).job.train
-        return {stage: train.stage(stage).learning_rate for stage in STAGES}
+        return {stage: train.stage(stage).learning_rate for stage in stage_names()}
 
     tiny, big = rates(""), rates("--model_size=big")
-    assert tiny == {stage: getattr(TrainConfig, stage).learning_rate for stage in STAGES}
+    assert tiny == {name: stage.learning.learning_rate for name, stage in STAGES.items()}
     assert big["tokenizer"] == tiny["tokenizer"] * 192 / 512
     assert big["gpt"] == tiny["gpt"] * 256 / 1024
     assert big["vocoder"] == tiny["vocoder"] * 256 / 512

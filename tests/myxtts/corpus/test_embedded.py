@@ -133,8 +133,8 @@ def test_without_espeak_one_sentence_names_the_command_to_install_it(run_python,
     ("wrong", "message"),
     [
         ({"languages": ("en", "xx")}, "no sentences in 'xx'; it has de, en, es, fa, fr"),
-        ({"voices": 0}, "at least one voice and more than 0 minutes, got 0 and 20"),
-        ({"minutes": 0.0}, "got 8 and 0"),
+        ({"voices": 0}, "at least one voice and more than 0 minutes, got 0 and 180"),
+        ({"minutes": 0.0}, "got 4 and 0"),
     ],
 )
 def test_wrong_settings_are_said(wrong, message):

@@ -16,11 +16,13 @@ from myxtts.model.config import (
     TokenizerConfig,
     VocoderConfig,
 )
-from myxtts.model.voice import Voice
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training import checkpoints, networks
-from myxtts.training.config import STAGES, TrainConfig
-from myxtts.training.run_directory import RunDirectory, load_networks
+from myxtts.training.config import TrainConfig
+from myxtts.training.networks import load_networks
+from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stages import stage_names
+from myxtts.voice import Voice
 
 MODEL = ModelConfig(
     text=TextConfig(vocabulary="characters"),
@@ -48,7 +50,7 @@ def run_directory(tmp_path_factory, english_prepared) -> RunDirectory:
     vocabulary = Vocabulary.train(corpus.texts, languages, MODEL.text)
     save_config(CONFIG, run.config_file)
     vocabulary.save(run.vocabulary_file)
-    for stage in STAGES:
+    for stage in stage_names():
         made = networks.make(stage, MODEL, len(vocabulary))
         variables = {name: network.variables for name, network in made.items()}
         checkpoints.save(run.stage(stage) / "best", {"step": 0}, variables)

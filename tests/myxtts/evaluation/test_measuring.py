@@ -19,8 +19,8 @@ from myxtts.evaluation.report import Evaluation, report_training
 from myxtts.evaluation.run_corpus import run_corpus
 from myxtts.evaluation.sentences import new_sentences
 from myxtts.evaluation.waveforms import log_mels
-from myxtts.model.voice import Speaking
 from myxtts.training.run_directory import RunDirectory
+from myxtts.voice import Speaking
 
 FIGURES = {
     "tokenizer_mel_distance",

@@ -31,9 +31,9 @@ MODEL = ModelConfig(
 CONFIG = TrainConfig(
     model=MODEL,
     batches=BatchConfig(batch_size=4, buckets=2, conditioning_seconds=(0.5, 1.0)),
-    tokenizer=StageConfig(1e-3, 1.0, warm_up_steps=3),
-    gpt=StageConfig(1e-3, 1.0, warm_up_steps=3),
-    vocoder=StageConfig(1e-3, 1.0, warm_up_steps=3),
+    stages={
+        name: StageConfig(1e-3, 1.0, warm_up_steps=3) for name in ("tokenizer", "gpt", "vocoder")
+    },
     tokenizer_frames=32,
     speaker_frames=32,
     max_steps=24,

@@ -31,7 +31,7 @@ MODEL = ModelConfig(
 CONFIG = TrainConfig(
     model=MODEL,
     batches=BatchConfig(batch_size=4, buckets=2, conditioning_seconds=(0.5, 1.0)),
-    tokenizer=StageConfig(1e-3, 1.0, warm_up_steps=5),
+    stages={"tokenizer": StageConfig(1e-3, 1.0, warm_up_steps=5)},
     tokenizer_frames=32,
     speaker_frames=32,
     max_steps=40,

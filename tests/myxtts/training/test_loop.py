@@ -11,7 +11,7 @@ from dual_device_strategy import DataModelSplitStrategy
 from myxtts.training.config import StageConfig, TrainConfig
 from myxtts.training.loop import Loop
 from myxtts.training.optimizer import AveragingAdamW, Learner, scheduled_rate
-from myxtts.training.stage import Stage
+from myxtts.training.stages import Stage
 
 LEARNING = StageConfig(0.2, 1.0, warm_up_steps=2, weight_decay=0.1, clip_norm=0.5, ema=0.9)
 
@@ -40,8 +40,7 @@ class Line(Stage):
     held_out = ("error",)
 
     def __init__(self, learning=LEARNING):
-        super().__init__()
-        self.network = Affine()
+        self.network, self.helpers = Affine(), {}
         self.networks = {"line": self.network}
         self.learners = {"line": Learner([self.network], learning)}
 

@@ -7,6 +7,7 @@ import logging
 import re
 import resource
 import shutil
+from types import MappingProxyType
 
 import keras
 import pytest
@@ -19,29 +20,34 @@ from myxtts.training import checkpoints, stage_run
 from myxtts.training import trainer as trainers
 from myxtts.training.budget import Budget
 from myxtts.training.checkpoints import DamagedCheckpoint, step_directories
-from myxtts.training.config import TrainConfig
+from myxtts.training.config import StageConfig, TrainConfig
 from myxtts.training.optimizer import Learner
 from myxtts.training.run_directory import RunDirectory
-from myxtts.training.stage import Stage
+from myxtts.training.stages import STAGES, Stage
 from myxtts.training.step_log import StepLog, read_steps
+
+
+def mean_of_mels():
+    network = keras.layers.Dense(80)
+    network.build((None, 1))
+    return network
 
 
 class Toy(Stage):
     """Learns the mean mel of speech; what is in `spoil` makes a step's loss infinite."""
 
     name = "tokenizer"
+    makes = MappingProxyType({"tokenizer": lambda model, tokens: mean_of_mels()})
+    learning = StageConfig(learning_rate=1e-3, share=1.0)
+    fixed = ("tokenizer_frames",)
     parts = ("loss",)
     held_out = ("loss",)
     spoil: tuple = ()
-    worse_from = None  # the number of the evaluation from which things get worse
 
-    def __init__(self, at):
-        super().__init__()
-        network = keras.layers.Dense(80)
-        network.build((None, 1))
-        self.networks = {"tokenizer": network}
-        self.learners = {"toy": Learner([network], at.config.tokenizer)}
-        self.evaluations = 0
+    def __init__(self, at, needed):
+        super().__init__(at, needed)
+        learning = at.config.stage(self.name)
+        self.learners = {"toy": Learner([*self.networks.values()], learning)}
 
     def front_end(self, batch):
         return {name: batch[name] for name in ("mel", "mel_lengths", "key")}
@@ -69,7 +75,7 @@ def toy(make_trainer, monkeypatch, tmp_path):
 
     def make(spoil=(), path=None, **settings):
         stage = type("Toy", (Toy,), {"spoil": spoil})
-        monkeypatch.setitem(trainers.STAGE_CLASSES, "tokenizer", stage)
+        monkeypatch.setitem(STAGES, "tokenizer", stage)
         chosen = make_trainer(path or tmp_path, **{"max_steps": 12, **settings})
         return lambda: chosen.run(["tokenizer"])
 
@@ -167,13 +173,16 @@ def test_a_checkpoint_made_with_other_settings_is_refused_with_the_setting(toy, 
 def test_continuing_with_another_batch_size_of_the_stage_is_refused(toy, small_config, tmp_path):
     toy(max_steps=6)()
     (RunDirectory(tmp_path).stage("tokenizer") / "finished.json").unlink()
-    smaller = dataclasses.replace(small_config.tokenizer, batch_size=2)
+    learning = small_config.stage("tokenizer")
+    smaller = dataclasses.replace(learning, batch_size=2)
     with pytest.raises(UserError, match=r"batches\.batch_size=4, not 2"):
-        toy(max_steps=8, tokenizer=smaller)()
+        toy(max_steps=8, stages={"tokenizer": smaller})()
     # The batch size of another stage has no part in it, nor has the way in which it is said.
-    same = dataclasses.replace(small_config.tokenizer, batch_size=4)
-    other = dataclasses.replace(small_config.gpt, batch_size=2)
-    assert toy(max_steps=8, tokenizer=same, gpt=other)().stages["tokenizer"]["steps"] == 8
+    stages = {
+        "tokenizer": dataclasses.replace(learning, batch_size=4),
+        "gpt": dataclasses.replace(learning, batch_size=2),
+    }
+    assert toy(max_steps=8, stages=stages)().stages["tokenizer"]["steps"] == 8
 
 
 def contents(path):
@@ -218,9 +227,9 @@ def test_a_finished_stage_says_which_new_settings_have_no_effect_on_it(
 ):
     first = toy(max_steps=6)()
     before = RunDirectory(tmp_path).config_file.read_bytes()
-    slower = dataclasses.replace(small_config.tokenizer, learning_rate=1e-5)
+    slower = dataclasses.replace(small_config.stage("tokenizer"), learning_rate=1e-5)
     with caplog.at_level(logging.WARNING, logger="absl"):
-        again = toy(max_steps=12, tokenizer=slower, log_steps=7)()
+        again = toy(max_steps=12, stages={"tokenizer": slower}, log_steps=7)()
     assert again.stages == first.stages
     (said,) = [r.getMessage() for r in caplog.records if "no effect" in r.getMessage()]
     assert "tokenizer.learning_rate=0.001, not 1e-05" in said and "max_steps=6, not 12" in said
@@ -346,7 +355,7 @@ def test_a_disk_that_is_full_while_saving_is_one_sentence_and_leaves_the_others(
 
 
 def test_a_log_on_a_full_disk_is_one_sentence(tmp_path):
-    log = StepLog(tmp_path / "steps.jsonl", "tokenizer", 0)
+    log = StepLog.continued(tmp_path / "steps.jsonl", "tokenizer", 0)
     log.close()
     log._file = open("/dev/full", "w")  # noqa: SIM115 -- closing it fails as well
     with pytest.raises(UserError, match=r"cannot be written: No space left on device; make room"):

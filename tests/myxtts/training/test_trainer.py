@@ -10,8 +10,9 @@ from tensorflow.python.framework import config
 
 from dual_device_strategy import DataModelSplitStrategy
 from myxtts import UserError
-from myxtts.training import reading
-from myxtts.training.run_directory import RunDirectory, load_networks
+from myxtts.training import step_records
+from myxtts.training.networks import load_networks
+from myxtts.training.run_directory import RunDirectory
 from myxtts.training.step_log import read_steps
 
 STAGES = ("tokenizer", "gpt", "vocoder")
@@ -116,7 +117,7 @@ class _Signal:
     """Sends a signal when a stage has come to a step."""
 
     def __init__(self, monkeypatch, stage, step, number):
-        read = reading.Reading.read
+        read = step_records.StepRecords.fetch
 
         def and_signal(this):
             read(this)
@@ -125,7 +126,7 @@ class _Signal:
                 os.kill(os.getpid(), number)
 
         self.sent = False
-        monkeypatch.setattr(reading.Reading, "read", and_signal)
+        monkeypatch.setattr(step_records.StepRecords, "fetch", and_signal)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import soundfile
 import tensorflow as tf
 
 from myxtts import UserError
-from myxtts.model.voice import Speaking, Voice
+from myxtts.voice import Speaking, Voice
 
 TEXT = "Good morning to you. Where have you been all day long?"
 # A network that hardly learnt might stop at once.

@@ -1,11 +1,20 @@
-"""Flags of the devices, of the run directory, and of what is done instead of training; and all
-groups together."""
+"""Flags of the devices, of the run directory, and of what is done instead of training."""
 
-from myxtts.command import data_flags, training_flags
-from myxtts.command.flag_table import Flag
+from absl import flags
+
+from dual_device_strategy import command
+from myxtts.command.flags.table import Flag
 from myxtts.training.config import TrainConfig
 
 STRATEGIES = ("split", "one_device", "mirrored")
+
+
+
+def _device_flags() -> tuple[Flag, ...]:
+    """Those that all commands share, as `dual_device_strategy.command` defines them."""
+    shared = flags.FLAGS.flags_by_module_dict()[command.__name__]
+    return tuple(Flag(flag.name, "whole", flag.default, flag.help) for flag in shared)
+
 
 DEVICES = (
     Flag(
@@ -14,37 +23,7 @@ DEVICES = (
         "and mirrored: TensorFlow's own strategies on the model device, the same code and numbers.",
         "one_device where the profile says that a second device saves nothing.",
     ),
-    Flag(
-        "data_gpu", "whole", None,
-        "Physical index of the GPU that prepares batches; give --model_gpu as well.",
-        "Name the smaller or slower of two.",
-        "", "INDEX", "chosen",
-    ),
-    Flag(
-        "model_gpu", "whole", None,
-        "Physical index of the GPU that trains; give --data_gpu as well.",
-        "Name the larger or faster of two.",
-        "", "INDEX", "chosen",
-    ),
-    Flag(
-        "data_gpu_memory_mb", "whole", None,
-        "Memory limit of the data GPU.",
-        "Where other programs need some of it.",
-        "", "MB", "memory grows as needed",
-    ),
-    Flag(
-        "model_gpu_memory_mb", "whole", None,
-        "Memory limit of the model GPU.",
-        "Where other programs need some of it.",
-        "", "MB", "memory grows as needed",
-    ),
-    Flag(
-        "emulate_gpus", "whole", None,
-        "Run on so many emulated GPUs, on a machine that has none.",
-        "To try a command out before it goes to the machine with GPUs.",
-        "", "", "none",
-        least=1,
-    ),
+    *_device_flags(),
     Flag(
         "slots", "text", "3",
         "At most so many batches exist beyond the host; auto chooses anew in every epoch.",
@@ -122,18 +101,3 @@ INSTEAD = (
         least=2,
     ),
 )
-
-GROUPS = {
-    "Corpus": data_flags.CORPUS,
-    "Corpus made without --train_data": data_flags.EMBEDDED,
-    "Text": data_flags.TEXT,
-    "Batches": data_flags.BATCHES,
-    "Augmentation": data_flags.AUGMENTATION,
-    "Networks": training_flags.MODEL,
-    "How long": training_flags.HOW_LONG,
-    "Optimisation": training_flags.OPTIMISATION,
-    "Devices": DEVICES,
-    "Run directory": RUN,
-    "Instead of training": INSTEAD,
-}
-ALL = tuple(flag for group in GROUPS.values() for flag in group)

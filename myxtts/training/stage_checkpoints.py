@@ -1,4 +1,4 @@
-"""What a checkpoint of a stage holds."""
+"""The checkpoints of a stage: what they hold, and how training goes on from them."""
 
 import dataclasses
 from pathlib import Path
@@ -9,7 +9,7 @@ from myxtts.config import to_json
 from myxtts.training import checkpoints
 from myxtts.training.config import TrainConfig
 from myxtts.training.loop import Loop
-from myxtts.training.stage import Stage
+from myxtts.training.stages import Stage
 
 
 @dataclasses.dataclass
@@ -39,7 +39,7 @@ class Progress:
         return epoch * batches_per_epoch + batch + 1
 
 
-class Saving:
+class StageCheckpoints:
     """The checkpoints of one stage.
 
     `identity`: what a job must share with them to continue, see `identity`. All chance is drawn
@@ -69,9 +69,11 @@ class Saving:
         checkpoints.read_tensors(self.directory / "best", state, "weights", self._networks())
         return state
 
-    def resume(self) -> tuple[Progress, float | None]:
-        """From the newest checkpoint, if there is one: the progress, and the `max_minutes` that
-        its planned number of steps was fixed for."""
+    def restore_newest(self) -> tuple[Progress, float | None]:
+        """Puts networks and optimizers in the state of the newest checkpoint, if there is one.
+
+        Returns the progress, and the `max_minutes` that its planned number of steps was fixed for.
+        """
         checkpoints.clear_leftovers(self.directory)
         newest = checkpoints.newest(self.directory)
         if newest is None:

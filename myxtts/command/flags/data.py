@@ -1,6 +1,6 @@
 """Flags of the corpus and of its way into batches."""
 
-from myxtts.command.flag_table import Flag
+from myxtts.command.flags.table import Flag
 from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig
 from myxtts.corpus.embedded import LANGUAGES, EmbeddedConfig
 from myxtts.corpus.formats import FORMATS
@@ -107,7 +107,7 @@ EMBEDDED = (
         "", "", "DIR",
     ),
     Flag(
-        "embedded_minutes", "number", 180.0,
+        "embedded_minutes", "number", EmbeddedConfig.minutes,
         "How much speech to make.",
         "More for longer runs, some 20 for each minute of training: a minute of speech takes 0.2 s "
         "to make and 2.6 MB.",
@@ -115,7 +115,7 @@ EMBEDDED = (
         least=0.1,
     ),
     Flag(
-        "embedded_voices", "whole", 4,
+        "embedded_voices", "whole", EmbeddedConfig.voices,
         "How many voices.",
         "More for voice cloning, 1 for the clearest single voice in a short run.",
         "embedded.voices",

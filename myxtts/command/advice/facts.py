@@ -1,4 +1,4 @@
-"""What the settings of a job meet: its clips, the devices, the host, the disk."""
+"""What advice goes by: the clips of a job, the devices, the host, the disk."""
 
 import dataclasses
 import os
@@ -7,35 +7,77 @@ from pathlib import Path
 
 from dual_device_strategy import emulation
 from dual_device_strategy.devices import Devices, free_memory
-from myxtts.command import memory
-from myxtts.command.advice import Situation
 from myxtts.command.corpora import Clips
 from myxtts.command.settings import Job
 from myxtts.config import AudioConfig, BatchConfig
 from myxtts.corpus.plan import BatchPlan
+from myxtts.corpus.workers import default_workers
 from myxtts.text.vocabulary import Vocabulary
+from myxtts.training.memory import LIBRARIES, Estimate, estimate
 from myxtts.training.precision import chosen_precision
+from myxtts.training.stages import LongestClip
 
 
-def situation_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary) -> Situation:
+@dataclasses.dataclass(frozen=True)
+class JobFacts:
+    """The clips, devices, host and disk that the settings of a job meet.
+
+    Attributes:
+      estimates: by stage.
+      device_bytes: free memory by role, "data" and "model"; None if unknown.
+      on_gpu: whether the model device is a GPU, and not an emulated one.
+      bfloat16_on_cpu: whether the processor multiplies bfloat16.
+      clips: in the training corpus.
+      batch_bytes: of the largest batch in host memory.
+      host_bytes: memory that is free on the host.
+      disk_bytes: free where the run directory is.
+      padding: share of a batch that is padding, with the buckets asked for.
+      padding_static: the same with --static_shapes.
+      cores: of the host.
+    """
+
+    estimates: dict[str, Estimate]
+    device_bytes: dict[str, int | None]
+    on_gpu: bool
+    clips: int
+    hours: float
+    held_out: int
+    batch_bytes: int
+    host_bytes: int
+    disk_bytes: int
+    padding: float
+    padding_static: float
+    bfloat16_on_cpu: bool = False
+    cores: int = dataclasses.field(default_factory=default_workers)
+
+
+def facts_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary) -> JobFacts:
     corpus, train = clips.training, job.train
-    longest = memory.Longest(
-        frames=int(-(-corpus.samples.max() // train.model.audio.hop_length)),
-        tokens=_longest_text(clips, vocabulary, train.model.text.max_tokens),
+    longest = LongestClip(
+        frames=int(train.model.audio.frames(corpus.samples.max())),
+        text_tokens=_longest_text(clips, vocabulary, train.model.text.max_tokens),
     )
     precision = chosen_precision(train.precision)
     slots = 3 if job.slots == "auto" else job.slots
     host = _free_host_bytes()
     real_gpu = devices.model.kind == "GPU" and not emulation.active()
-    libraries = memory.LIBRARIES if real_gpu else 0
+    libraries = LIBRARIES if real_gpu else 0
     estimates = {
-        stage: memory.estimate(train, stage, longest, len(vocabulary), precision, slots, libraries)
+        stage: estimate(
+            train,
+            stage,
+            longest,
+            len(vocabulary),
+            precision=precision,
+            slots=slots,
+            libraries=libraries,
+        )
         for stage in job.stages
     }
     bucketed, static = (
         _padding(clips, train.batches, train.model.audio, static) for static in (False, True)
     )
-    return Situation(
+    return JobFacts(
         estimates=estimates,
         device_bytes={
             device.role: free_memory(device.logical) if device.kind == "GPU" else host

@@ -1,19 +1,25 @@
 """Stage one: the audio tokenizer, and beside it the speaker encoder."""
 
 import math
+from types import MappingProxyType
 
 import tensorflow as tf
 
 from myxtts.model.griffin_lim import griffin_lim
 from myxtts.model.layers import salted, seed_of
-from myxtts.model.speaker import speaker_loss
-from myxtts.training import networks
-from myxtts.training.data import random_segment
+from myxtts.model.speaker import SpeakerEncoder, speaker_loss
+from myxtts.model.tokenizer import AudioTokenizer
+from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
-from myxtts.training.stage import Stage, Surroundings
+from myxtts.training.segments import random_segment
+from myxtts.training.stages.base import ClipMemory, Stage
 
-# Uses of chance beside those of features and networks.
+# Salts of the random cuts; those of features and networks are other numbers.
 _MEL, _SPEAKER, _REFERENCE = 2001, 2002, 2003
+# Fitted: tensors that are alive at the fullest moment of a step (`tests/benchmarks/memory.py`).
+_CONVOLUTION = 10.0  # by frame and tokenizer.width
+_LOGITS = 4.0  # by code and entry of the codebook
+_ENCODER = 10.0  # by frame, block and speaker.width
 
 
 class TokenizerStage(Stage):
@@ -21,18 +27,45 @@ class TokenizerStage(Stage):
     whole clips costs several times as much."""
 
     name = "tokenizer"
+    makes = MappingProxyType(
+        {
+            "tokenizer": lambda model, _: AudioTokenizer(model.tokenizer, model.audio),
+            "speaker": lambda model, _: SpeakerEncoder(model.speaker, model.audio.n_mels),
+        }
+    )
+    learning = StageConfig(learning_rate=4e-3, share=0.17)
+    fixed = ("tokenizer_frames", "speaker_frames")
     parts = ("loss", "reconstruction", "commitment", "perplexity", "speaker")
     held_out = ("reconstruction", "commitment", "perplexity", "speaker")
 
-    def __init__(self, at: Surroundings):
-        super().__init__()
-        self.config = at.config
-        self.networks = networks.make(self.name, at.config.model, at.text_tokens)
+    def __init__(self, at, needed):
+        super().__init__(at, needed)
         self.tokenizer, self.speaker = self.networks.values()
         # One for each, so that neither's gradients shrink the other's when they are clipped.
-        self.learners = {
-            name: Learner([network], at.config.tokenizer) for name, network in self.networks.items()
-        }
+        learning = at.config.stage(self.name)
+        self.learners = {n: Learner([network], learning) for n, network in self.networks.items()}
+
+    @classmethod
+    def width(cls, model):
+        return model.tokenizer.width
+
+    @classmethod
+    def reference_seconds(cls, config):
+        """As much as the speaker encoder looks at: what it does not see need not be read, nor made
+        a mel of (a third of the front end's time)."""
+        audio = config.model.audio
+        seconds = config.speaker_frames * audio.hop_length / audio.sample_rate
+        return seconds, seconds
+
+    @classmethod
+    def clip_memory(cls, config, longest, text_tokens):
+        tokenizer, speaker = config.model.tokenizer, config.model.speaker
+        frames = config.tokenizer_frames
+        kept = _CONVOLUTION * frames * tokenizer.width
+        kept += _LOGITS * frames / tokenizer.stride * tokenizer.codes
+        kept += _ENCODER * 2 * config.speaker_frames * speaker.blocks * speaker.width
+        batch = (frames + 2 * config.speaker_frames) * config.model.audio.n_mels
+        return ClipMemory(kept, batch)
 
     def front_end(self, batch):
         seed = seed_of(batch["key"])

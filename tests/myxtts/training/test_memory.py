@@ -4,33 +4,34 @@ import json
 
 import pytest
 
-from myxtts.command.memory import Longest, estimate
 from myxtts.model.config import SIZES
 from myxtts.training import networks
-from myxtts.training.config import STAGES, TrainConfig
+from myxtts.training.config import TrainConfig
+from myxtts.training.memory import estimate
+from myxtts.training.stages import LongestClip, stage_names
 
 
 def test_parameters_are_those_of_the_networks_and_cost_no_memory():
     config = TrainConfig()
-    for stage in STAGES:
+    for stage in stage_names():
         made = networks.make(stage, config.model, 300)
-        told = estimate(config, stage, Longest(400, 100), 300).parameters
+        told = estimate(config, stage, LongestClip(400, 100), 300).parameters
         for name, network in made.items():
             assert told[name] == networks.parameters(network)
 
 
 def test_estimates_follow_what_is_asked_for():
     tiny, small = (TrainConfig(model=SIZES[name]) for name in ("tiny", "small"))
-    for stage in STAGES:
-        base = estimate(tiny, stage, Longest(400, 100), 300)
+    for stage in stage_names():
+        base = estimate(tiny, stage, LongestClip(400, 100), 300)
         assert base.on("model", 32) > base.on("model", 16) > base.fixed["model"]
-        assert estimate(small, stage, Longest(400, 100), 300).on("model") > base.on("model")
-        half = estimate(tiny, stage, Longest(400, 100), 300, "bfloat16")
+        assert estimate(small, stage, LongestClip(400, 100), 300).on("model") > base.on("model")
+        half = estimate(tiny, stage, LongestClip(400, 100), 300, precision="bfloat16")
         assert half.per_clip["model"] < base.per_clip["model"]
         room = base.on("model", 7)
         assert base.largest_batch("model", room) == 7
         assert base.largest_batch("model", 0) == 0
-        more = estimate(tiny, stage, Longest(400, 100), 300, slots=8)
+        more = estimate(tiny, stage, LongestClip(400, 100), 300, slots=8)
         assert more.on("model") > base.on("model")
 
 
@@ -39,13 +40,15 @@ _ONE_STEP = """
 import json, sys
 import tensorflow as tf
 from dual_device_strategy import DataModelSplitStrategy, emulation
-from myxtts.command.memory import Longest, estimate
-from myxtts.command.rehearsal import rehearsed
+from myxtts.training.memory import estimate
+from myxtts.training.stages import LongestClip
+from myxtts.command.profiling import rehearsed
 from myxtts.config import BatchConfig
 from myxtts.corpus.manifest import Corpus
 from myxtts.model.config import SIZES
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.config import TrainConfig
+from myxtts.training.stages import stage_names
 
 emulation.start(gpus=2, memory_mb=1024)
 corpus = Corpus.load(sys.argv[1])
@@ -54,7 +57,7 @@ vocabulary = Vocabulary.train(corpus.texts, languages, SIZES["tiny"].text)
 config = TrainConfig(batches=BatchConfig(batch_size=8, static_shapes=True), host_prefetch=1)
 frames = int(-(-corpus.samples.max() // 256))
 tokens = max(len(vocabulary.encode(t, "en")) for t in corpus.texts)
-told = estimate(config, "gpt", Longest(frames, tokens), len(vocabulary))
+told = estimate(config, "gpt", LongestClip(frames, tokens), len(vocabulary))
 strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
 with rehearsed(config, "gpt", strategy, corpus, vocabulary) as (dataset, step):
     for batch in strategy.experimental_distribute_dataset(dataset):

@@ -1,4 +1,4 @@
-"""What a run says at its end: where everything is, what it came to, how to hear it."""
+"""What the command prints when a run is done: where everything is, the figures, how to hear it."""
 
 import json
 import shlex
@@ -12,6 +12,7 @@ from myxtts.text.languages import base_language
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.step_log import read_steps
 from myxtts.training.trainer import Report
+from myxtts.voice import SPEAKING_STAGES
 
 _SENTENCES = {
     "en": "This is a sentence of my own.",
@@ -23,7 +24,7 @@ _SENTENCES = {
 _FIRST = 5  # steps that trace, and fill the slots
 
 
-def closing_words(run: RunDirectory, clips: Clips, report: Report) -> str:
+def outcome(run: RunDirectory, clips: Clips, report: Report) -> str:
     lines = ["", f"Done. Everything is in {run.path}:"]
     for what, path in (
         ("report", run.report_file),
@@ -40,8 +41,9 @@ def closing_words(run: RunDirectory, clips: Clips, report: Report) -> str:
         lines.append(f"  {stage:<12} {figures or 'no clip was held out'}")
     lines.append("Overlap of the devices:")
     lines += [f"  {stage:<12} {overlap(run, stage)}" for stage in report.stages]
-    if run.weights("gpt") is None:
-        lines.append("To speak, the stages tokenizer and gpt are needed; see --stage.")
+    if any(run.weights(stage) is None for stage in SPEAKING_STAGES):
+        needed = " and ".join(SPEAKING_STAGES)
+        lines.append(f"To speak, the stages {needed} are needed; see --stage.")
         return "\n".join(lines)
     lines.append("To hear a sentence of your own:")
     lines.append(f"  {_synthesis_command(run, clips.validation or clips.training)}")
@@ -82,10 +84,10 @@ def _synthesis_command(run: RunDirectory, corpus: Corpus) -> str:
         chosen = int(seconds.argmin())
     language = corpus.language_of(chosen)
     words = [
-        *(short(sys.executable), "-m", "myxtts.synthesis"),
-        f"--checkpoint={short(run.path)}",
+        *(short_path(sys.executable), "-m", "myxtts.synthesis"),
+        f"--checkpoint={short_path(run.path)}",
         f"--text={_SENTENCES.get(base_language(language), corpus.texts[chosen])}",
-        f"--speaker_wav={short(corpus.paths[chosen])}",
+        f"--speaker_wav={short_path(corpus.paths[chosen])}",
         f"--language={language}",
         "--out=own.wav",
     ]
@@ -94,6 +96,6 @@ def _synthesis_command(run: RunDirectory, corpus: Corpus) -> str:
     return " ".join(name + equals + (value and shlex.quote(value)) for name, equals, value in parts)
 
 
-def short(path: str | Path) -> str:
+def short_path(path: str | Path) -> str:
     path, here = Path(path), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -24,8 +24,10 @@ from myxtts.model import sampling
 from myxtts.model.griffin_lim import griffin_lim
 from myxtts.reference import check_reference, pieces_of, read_reference
 from myxtts.text.sentences import split_text
-from myxtts.training.run_directory import Networks, RunDirectory, load_networks
+from myxtts.training.networks import Networks, load_networks
+from myxtts.training.run_directory import RunDirectory
 
+SPEAKING_STAGES = ("tokenizer", "gpt")  # without these there is no voice
 VOCODERS = ("network", "griffin_lim")
 # New mel frames in the first chunk of a stream, and codes generated for each later one.
 _FIRST_FRAMES, _EVERY = 16, 40
@@ -52,8 +54,8 @@ class Voice:
         # their rate, and less than one for all of those above it.
         self.context_codes = networks.config.model.tokenizer.residual_blocks + 3
         self._log_mel = make_log_mel(self.audio)
-        self._cloned = tf.function(self.pieces_cloned, reduce_retracing=True)
-        self._sounded = tf.function(self._sound, reduce_retracing=True)
+        self._pieces_cloned = tf.function(self.pieces_cloned, reduce_retracing=True)
+        self._samples = tf.function(self._sound, reduce_retracing=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike, vocoder: str | None = None) -> "Voice":
@@ -63,8 +65,8 @@ class Voice:
         """
         run = RunDirectory.holding(path)
         networks = load_networks(path)
-        for stage, network in (("tokenizer", networks.tokenizer), ("gpt", networks.gpt)):
-            if network is None:
+        for stage in SPEAKING_STAGES:
+            if run.weights(stage) is None:
                 raise UserError(
                     f"{run.path} holds no trained {stage} yet; go on with the training first"
                 )
@@ -94,7 +96,7 @@ class Voice:
                 waveform = reference.astype(np.float32)
             else:
                 waveform = read_reference(reference, self.audio)
-            found = self._cloned(tf.constant(waveform))
+            found = self._pieces_cloned(tf.constant(waveform))
             latents.append(found[0])
             speakers.append(found[1])
         return ClonedVoice(*averaged(tf.concat(latents, 0), tf.concat(speakers, 0)))
@@ -136,7 +138,7 @@ class Voice:
 
     def traced(self) -> list:
         """The functions that `warm_up` traces."""
-        return [self._cloned, self._sounded, *sampling.traced(self.networks.gpt)]
+        return [self._pieces_cloned, self._samples, *sampling.traced(self.networks.gpt)]
 
     def _chunks(self, text, language, cloned, speaking, streamed):
         speaking = speaking or Speaking()
@@ -151,10 +153,10 @@ class Voice:
     def _spoken(self, ids, cloned, speaking, streamed) -> Iterator[np.ndarray]:
         """One sentence. A chunk is made as soon as all the codes it depends on are there."""
         gpt, stride = self.networks.gpt, self.stride
-        most = int(most_codes(gpt, len(ids)))
+        most = int(sampling.most_codes(gpt, len(ids)))
         ahead = self.networks.vocoder.context_frames if streamed else 0
         first = self.context_codes + -(-(ahead + _FIRST_FRAMES) // stride)
-        codes, told = np.zeros([1, 0], np.int32), 0
+        codes, given = np.zeros([1, 0], np.int32), 0
         for new, _, _ in sampling.stream(
             gpt,
             cloned.latents,
@@ -167,11 +169,11 @@ class Voice:
         ):
             codes = np.concatenate([codes, new.numpy()], 1)
             until = (codes.shape[1] - self.context_codes) * stride - ahead
-            if streamed and until > told:
-                yield self.sound(codes, cloned.speaker, told, until)
-                told = until
-        if codes.shape[1] * stride > told:
-            yield self.sound(codes, cloned.speaker, told, codes.shape[1] * stride)
+            if streamed and until > given:
+                yield self.sound(codes, cloned.speaker, given, until)
+                given = until
+        if codes.shape[1] * stride > given:
+            yield self.sound(codes, cloned.speaker, given, codes.shape[1] * stride)
         if codes.shape[1] == most:
             logging.warning("a sentence of %d tokens did not end and was cut off", len(ids))
 
@@ -184,7 +186,7 @@ class Voice:
         first = max(0, low // stride - self.context_codes)
         last = min(codes.shape[1], -(-high // stride) + self.context_codes)
         places = [low - first * stride, high - first * stride, begin - low, end - low]
-        samples = self._sounded(tf.constant(codes[:, first:last]), speaker, tf.constant(places))
+        samples = self._samples(tf.constant(codes[:, first:last]), speaker, tf.constant(places))
         return samples.numpy()
 
     def pieces_cloned(self, waveform):
@@ -210,11 +212,6 @@ class Voice:
         if self.vocoder == "network":
             return self.networks.vocoder(mel, speaker)
         return griffin_lim(mel, self.audio)
-
-
-def most_codes(gpt, tokens: int | tf.Tensor) -> tf.Tensor:
-    """A voice that has not learnt to stop is stopped here: nobody takes 12 codes a token."""
-    return tf.minimum(gpt.config.max_audio_tokens, 40 + 12 * tokens)
 
 
 def averaged(latents: tf.Tensor, speakers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -2,27 +2,29 @@
 
 import dataclasses
 import math
+from types import MappingProxyType
 
 import tensorflow as tf
 
-from dual_device_strategy import data_scope
 from myxtts.model import vocoder_losses
 from myxtts.model.discriminators import Discriminators
 from myxtts.model.layers import salted, seed_of
+from myxtts.model.vocoder import Vocoder
 from myxtts.model.vocoder_comparison import compare_vocoders
-from myxtts.training import networks
-from myxtts.training.checkpoints import read_weights
-from myxtts.training.data import random_segment
+from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
-from myxtts.training.run_directory import load_networks
-from myxtts.training.speaking import speak
-from myxtts.training.stage import Stage, Surroundings
+from myxtts.training.segments import padded_to_whole_codes, random_segment, segment_at
+from myxtts.training.stages.base import ClipMemory, Stage
 
-_SEGMENT = 2004  # see stage_tokenizer
+_SEGMENT = 2004  # salt of the random cut, see `tokenizer`
 _FEATURE_WEIGHT = 2.0
 # Frames the tokenizer is given around a segment, so that its codes are nearly those of the whole
 # clip, at a third of the cost.
 _AROUND = 32
+# Fitted: tensors that are alive at the fullest moment of a step (`tests/benchmarks/memory.py`).
+_CONVNEXT = 14.0  # by frame, block and vocoder.width
+_SPECTRA = 55.0  # by sample of a segment
+_CRITICS = 62.0  # by sample and discriminator_width
 
 
 class VocoderStage(Stage):
@@ -30,37 +32,64 @@ class VocoderStage(Stage):
     makes vectors of the references; segments are all of one shape."""
 
     name = "vocoder"
+    needs = ("tokenizer",)
+    makes = MappingProxyType(
+        {"vocoder": lambda model, _: Vocoder(model.vocoder, model.audio, model.speaker.size)}
+    )
+    learning = StageConfig(learning_rate=5e-4, share=0.09)
     parts = ("loss", "mel", "magnitude", "convergence", "adversarial", "features", "critics")
-    # The corrections keep the mel what it is told to be, whatever the network does; what it learns
-    # shows in the magnitudes.
+    # The corrections keep the mel as asked for, whatever the network does; what it learns shows in
+    # the magnitudes.
     held_out = ("magnitude", "mel", "convergence")
     needs_waveform = True
 
-    def __init__(self, at: Surroundings):
-        super().__init__()
-        self.config = at.config
-        model = at.config.model
-        self.networks = networks.make(self.name, model, at.text_tokens)
+    def __init__(self, at, needed):
+        super().__init__(at, needed)
+        model, learning = at.config.model, at.config.stage(self.name)
         self.vocoder = self.networks["vocoder"]
-        self.learners = {"vocoder": Learner([self.vocoder], at.config.vocoder)}
-        if model.vocoder.adversarial_from_step is not None:
-            critics = Discriminators(model.vocoder)
-            self.helpers = {"discriminators": critics}
-            learning = dataclasses.replace(at.config.vocoder, ema=0.0)
-            self.learners["discriminators"] = Learner([critics], learning)
+        self.learners = {"vocoder": Learner([self.vocoder], learning)}
+        for name, critics in self.helpers.items():
+            self.learners[name] = Learner([critics], dataclasses.replace(learning, ema=0.0))
         self.distance = vocoder_losses.ReconstructionLoss(model.audio)
-        with data_scope(), at.frozen():
-            frozen = networks.make("tokenizer", model, at.text_tokens)
-        read_weights(at.run.weights("tokenizer"), frozen)
-        self.tokenizer, self.speaker = frozen.values()
-        self.run, self._gpt = at.run, None
-        self._sound = tf.function(
+        self.tokenizer, self.speaker = needed["tokenizer"].values()
+        self._speaking = None
+        self._waveforms = tf.function(
             lambda mel, voice: self.vocoder(mel, voice),
             input_signature=[
                 tf.TensorSpec([None, None, model.audio.n_mels]),
                 tf.TensorSpec([None, model.speaker.size]),
             ],
         )
+
+    @classmethod
+    def make_helpers(cls, model):
+        if model.vocoder.adversarial_from_step is None:
+            return {}
+        return {"discriminators": Discriminators(model.vocoder)}
+
+    @classmethod
+    def width(cls, model):
+        return model.vocoder.width
+
+    @classmethod
+    def clip_memory(cls, config, longest, text_tokens):
+        vocoder, audio = config.model.vocoder, config.model.audio
+        samples = vocoder.segment_frames * audio.hop_length
+        kept = _CONVNEXT * (vocoder.segment_frames + 3) * vocoder.blocks * vocoder.width
+        kept += _SPECTRA * samples
+        if vocoder.adversarial_from_step is not None:
+            kept += _CRITICS * samples * vocoder.discriminator_width
+        batch = vocoder.segment_frames * audio.n_mels + samples + config.model.speaker.size
+        return ClipMemory(kept, batch)
+
+    @classmethod
+    def report_lines(cls, result):
+        distances = result["comparison"].items()
+        return [
+            "Distance to the recordings, as log-mels of held-out clips: "
+            + ", ".join(f"{name} {value:.4f}" for name, value in distances)
+            + f". Synthesis uses {result['default_vocoder']} unless --vocoder says otherwise."
+        ]
 
     @property
     def phases(self):
@@ -75,9 +104,8 @@ class VocoderStage(Stage):
         # Cut with the surroundings, at a place where the codes of the whole clip begin too.
         silence = math.log(audio.log_floor)
         mel = tf.pad(batch["mel"], [[0, 0], [around, around], [0, 0]], constant_values=silence)
-        blocks = tf.reshape(
-            _whole(mel, stride, silence), [tf.shape(mel)[0], -1, stride, audio.n_mels]
-        )
+        mel = padded_to_whole_codes(mel, stride, silence)
+        blocks = tf.reshape(mel, [tf.shape(mel)[0], -1, stride, audio.n_mels])
         count = (size + 2 * around) // stride
         pieces, _, start = random_segment(
             blocks, (batch["mel_lengths"] + 2 * around) // stride, count, seed, silence
@@ -90,7 +118,7 @@ class VocoderStage(Stage):
             tf.cast(batch["waveform"], tf.float32) / 32768.0,
             [tf.shape(mel)[0], -1, audio.hop_length],
         )
-        waveform = _taken(waveform, start * stride, size)
+        waveform = segment_at(waveform, start * stride, size)
         return {
             "key": batch["key"],
             "mel": rebuilt[:, around : around + size],
@@ -121,21 +149,21 @@ class VocoderStage(Stage):
         clips, audio = exhibits.clips, self.config.model.audio
         mels = self.tokenizer.decode(*self.tokenizer.encode(clips["mel"], clips["mel_lengths"]))
         voices = self.speaker(clips["conditioning_mel"], clips["conditioning_mel_lengths"])
-        waveforms = self._sounded(exhibits, mels, voices)
+        waveforms = exhibits.strategy.run(self._waveforms, (mels, voices))
         for i, frames in enumerate(clips["mel_lengths"].numpy()):
             exhibits.sound(f"clip{i}-vocoder", waveforms[i, : frames * audio.hop_length])
-        self._gpt = self._gpt or load_networks(self.run.path, ("gpt",))
-        if self._gpt.gpt is None:
+        self._speaking = self._speaking or self.surroundings.trained("gpt")
+        if self._speaking is None:
             return
-        spoken = speak(exhibits, self.tokenizer, self._gpt.conditioning, self._gpt.gpt)
-        voice_of = dict(enumerate(reference for _, reference in exhibits.spoken()))
-        for name, mel in spoken.items():
-            voice = self.speaker(*voice_of[int(name.removeprefix("text"))])
+        references = exhibits.references()
+        for name, mel in exhibits.spoken(self.tokenizer, **self._speaking).items():
+            voice = self.speaker(*references[name])
             exhibits.mel(f"{name}/generated", mel)
-            exhibits.sound(name, self._sounded(exhibits, mel[None], voice)[0])
+            waveform = exhibits.strategy.run(self._waveforms, (mel[None], voice))[0]
+            exhibits.sound(name, waveform)
 
     def judge(self, batches):
-        def given():
+        def rebuilt():
             for batch in batches:
                 lengths = batch["mel_lengths"]
                 mel = self.tokenizer.decode(*self.tokenizer.encode(batch["mel"], lengths))
@@ -143,19 +171,5 @@ class VocoderStage(Stage):
                 mel = mel[:, : tf.shape(batch["mel"])[1]]
                 yield mel, batch["mel"], lengths, self.speaker(*reference)
 
-        judged = compare_vocoders(self.vocoder, self.config.model.audio, given())
+        judged = compare_vocoders(self.vocoder, self.config.model.audio, rebuilt())
         return {"default_vocoder": judged.pop("default_vocoder"), "comparison": judged}
-
-    def _sounded(self, exhibits, mels, voices):
-        return exhibits.strategy.run(self._sound, (mels, voices))
-
-
-def _whole(mel, stride, silence):
-    """The mel with as many frames as whole codes have."""
-    return tf.pad(mel, [[0, 0], [0, -tf.shape(mel)[1] % stride], [0, 0]], constant_values=silence)
-
-
-def _taken(rows, start, size):
-    """`size` rows from `start` on, zeros beyond the end."""
-    rows = tf.pad(rows, [[0, 0], [0, size], [0, 0]])
-    return tf.gather(rows, start[:, None] + tf.range(size)[None], batch_dims=1)

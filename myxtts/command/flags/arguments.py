@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from absl import flags, logging
 
-from myxtts.command import older_spellings
-from myxtts.command.flag_table import described
-from myxtts.command.run_flags import GROUPS
+from myxtts.command.flags import groups, spellings
+from myxtts.command.flags.table import described
 
 INTRODUCTION = """Trains a voice: tokenizer, GPT and vocoder, one after the other, in one run.
 
@@ -43,10 +42,10 @@ def parse(
     except (flags.Error, OSError) as error:
         raise Mistakes([f"{error}".removeprefix("ERROR:: ")]) from None
     if any(argument in ("--help", "-help", "-h") for argument in expanded):
-        print("\n".join([INTRODUCTION, *described(GROUPS)]))
+        print("\n".join([INTRODUCTION, *described(groups())]))
         sys.exit(0)
     typed, mistakes = _read(expanded, values)
-    now, changes, wrong = older_spellings.translate(typed)
+    now, changes, wrong = spellings.translate(typed)
     mistakes += wrong
     canonical = []
     for name, value in now:
@@ -63,9 +62,9 @@ def parse(
     return canonical, mistakes
 
 
-def _read(arguments: Sequence[str], values) -> tuple[list[older_spellings.Argument], list[str]]:
+def _read(arguments: Sequence[str], values) -> tuple[list[spellings.Argument], list[str]]:
     """(name, value) pairs; the value may stand behind `=` or be the next argument."""
-    found: list[older_spellings.Argument] = []
+    found: list[spellings.Argument] = []
     mistakes: list[str] = []
     rest = collections.deque(arguments)
     while rest:
@@ -90,14 +89,14 @@ def _read(arguments: Sequence[str], values) -> tuple[list[older_spellings.Argume
 
 
 def _takes_value(name: str, values) -> bool:
-    if name in older_spellings.WITH_VALUE:
+    if name in spellings.WITH_VALUE:
         return True
     return name in values and not values[name].boolean
 
 
 def _known(name: str, values) -> bool:
     return (
-        name in values or name.removeprefix("no") in values or name in older_spellings.SWITCHES
+        name in values or name.removeprefix("no") in values or name in spellings.SWITCHES
     )
 
 

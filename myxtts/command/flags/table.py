@@ -1,7 +1,7 @@
-"""The flags of a run: what each sets, its unit, its default, and when to change it.
+"""What a flag of `train.py` is: what it sets, its unit, its default, and when to change it.
 
-A flag knows the settings field that it fills (`sets`), so that a new setting needs one entry here
-and nothing else; `settings.py` reads that.
+A flag knows the settings field that it fills (`sets`), so that a new setting needs one entry in
+`data`, `training` or `run` and nothing else; `settings.py` reads that.
 """
 
 import dataclasses

@@ -1,59 +1,23 @@
-"""Settings that will hurt, each with the better value. Nothing is changed by it.
+"""The rules that advice follows, one generator of sentences for each subject."""
 
-    for sentence in advice(job, situation): logging.warning("%s", sentence)
-"""
-
-import dataclasses
 from collections.abc import Iterator
 
-from myxtts.command.memory import Estimate
+from myxtts.command.advice.facts import JobFacts
 from myxtts.command.settings import Job
-from myxtts.corpus.workers import default_workers
-from myxtts.training.config import usual_rate
+from myxtts.training.stages import stage_named
 
 GB = 1 << 30
 LARGEST_SHARE = 0.9  # of a device's memory; the rest is for fragments and workspaces
 MANY_BUCKETS = 16
 
 
-@dataclasses.dataclass(frozen=True)
-class Situation:
-    """What the settings meet.
-
-    Attributes:
-      estimates: by stage.
-      device_bytes: free memory by role, "data" and "model"; None where nobody tells.
-      on_gpu: whether the model device is a GPU, and not an emulated one.
-      bfloat16_on_cpu: whether the processor multiplies bfloat16.
-      clips: in the training corpus.
-      batch_bytes: of the largest batch in host memory.
-      host_bytes: memory that is free on the host.
-      disk_bytes: free where the run directory is.
-      padding: by number of buckets, the share of padding.
-    """
-
-    estimates: dict[str, Estimate]
-    device_bytes: dict[str, int | None]
-    on_gpu: bool
-    clips: int
-    hours: float
-    held_out: int
-    batch_bytes: int
-    host_bytes: int
-    disk_bytes: int
-    padding: float
-    padding_static: float
-    bfloat16_on_cpu: bool = False
-    cores: int = dataclasses.field(default_factory=default_workers)
-
-
-def advice(job: Job, found: Situation) -> list[str]:
+def advice(job: Job, found: JobFacts) -> list[str]:
     """A sentence for each setting that will hurt."""
     rules = (_memory, _input, _shapes, _numbers, _length, _without_effect)
     return [sentence for rule in rules for sentence in rule(job, found)]
 
 
-def _memory(job: Job, found: Situation) -> Iterator[str]:
+def _memory(job: Job, found: JobFacts) -> Iterator[str]:
     for role, room in found.device_bytes.items():
         for stage in job.stages:
             estimate = found.estimates[stage]
@@ -85,7 +49,7 @@ def _memory(job: Job, found: Situation) -> Iterator[str]:
         )
 
 
-def _input(job: Job, found: Situation) -> Iterator[str]:
+def _input(job: Job, found: JobFacts) -> Iterator[str]:
     workers = job.train.workers
     if workers is not None and workers > 2 * found.cores:
         yield (
@@ -110,7 +74,7 @@ def _input(job: Job, found: Situation) -> Iterator[str]:
         yield "--slots=2 has no READY batch, so every step waits for its copy: --slots=3"
 
 
-def _shapes(job: Job, found: Situation) -> Iterator[str]:
+def _shapes(job: Job, found: JobFacts) -> Iterator[str]:
     batches = job.train.batches
     if not batches.static_shapes and batches.buckets > MANY_BUCKETS:
         yield (
@@ -132,7 +96,7 @@ def _shapes(job: Job, found: Situation) -> Iterator[str]:
         )
 
 
-def _numbers(job: Job, found: Situation) -> Iterator[str]:
+def _numbers(job: Job, found: JobFacts) -> Iterator[str]:
     train = job.train
     slow = {"float16"} if found.bfloat16_on_cpu else {"float16", "bfloat16"}
     if not found.on_gpu and train.precision in slow:
@@ -143,7 +107,7 @@ def _numbers(job: Job, found: Situation) -> Iterator[str]:
         )
     for stage in job.stages:
         rate = train.stage(stage).learning_rate
-        usual = usual_rate(stage, train.model)
+        usual = stage_named(stage).usual_rate(train.model)
         if rate > 5 * usual:
             yield f"a learning rate of {rate:g} in the {stage} stage will diverge: {usual:g}"
     if train.grad_accum > 1 and train.grad_accum * train.batches.batch_size > 512:
@@ -154,7 +118,7 @@ def _numbers(job: Job, found: Situation) -> Iterator[str]:
         )
 
 
-def _length(job: Job, found: Situation) -> Iterator[str]:
+def _length(job: Job, found: JobFacts) -> Iterator[str]:
     train = job.train
     if train.epochs and train.epochs * found.hours < 5 and "epochs" in job.given:
         better = -(-10 // max(found.hours, 1e-3))
@@ -179,7 +143,7 @@ def _length(job: Job, found: Situation) -> Iterator[str]:
         )
 
 
-def _without_effect(job: Job, found: Situation) -> Iterator[str]:
+def _without_effect(job: Job, found: JobFacts) -> Iterator[str]:
     if job.source is not None:
         for name in ("embedded_dir", "embedded_minutes", "embedded_voices", "embedded_languages"):
             if name in job.given:

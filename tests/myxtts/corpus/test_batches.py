@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from myxtts import UserError
 from myxtts.config import AudioConfig, BatchConfig, TextConfig
+from myxtts.corpus.batches import default_host_prefetch, read_batches
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.plan import BatchPlan
-from myxtts.corpus.reading import default_host_prefetch, read_batches
 from myxtts.corpus.texts import encode_texts
 from myxtts.text.vocabulary import Vocabulary
 

@@ -1,4 +1,4 @@
-"""Reads what the steps came to: the log, TensorBoard, and steps that were left out."""
+"""The figures of the steps: from the device into the log, TensorBoard and the progress."""
 
 import time
 
@@ -8,7 +8,7 @@ from myxtts.training.config import TrainConfig
 from myxtts.training.data import StageData
 from myxtts.training.loop import COLUMNS, Loop
 from myxtts.training.reports import Bar, Board
-from myxtts.training.saving import Progress
+from myxtts.training.stage_checkpoints import Progress
 from myxtts.training.step_log import StepLog
 
 _WHOLE = ("counts", "epoch", "batch")
@@ -18,8 +18,12 @@ class TrainingFailed(Exception):
     """The training itself went wrong (commands exit with code 2): numbers that are not finite."""
 
 
-class Reading:
-    """Call it every `log_steps` steps at least; it waits for the device."""
+class StepRecords:
+    """Fetches the figures of the steps made since the last time.
+
+    Call `fetch` every `log_steps` steps at least, because the device keeps no more; it waits for
+    the device.
+    """
 
     def __init__(
         self,
@@ -38,10 +42,10 @@ class Reading:
         self._since = time.perf_counter()
 
     def restart_clock(self) -> None:
-        """What happened since the last reading was no step."""
+        """What happened since the last `fetch` was no step."""
         self._since = time.perf_counter()
 
-    def read(self) -> None:
+    def fetch(self) -> None:
         progress, first = self._progress, self._until
         if first == progress.step:
             return
@@ -56,7 +60,7 @@ class Reading:
         waited = sum(record["wait_seconds"] for record in records)
         progress.waited += waited
         progress.stepping += seconds
-        # Those that were left out say nothing of the others.
+        # Those that were left out say nothing about the others.
         counted = [record for record in records if record["counts"]] or records
         progress.recent = {
             name: sum(record[name] for record in counted) / len(counted)
@@ -68,10 +72,10 @@ class Reading:
         figures |= {"time/step_ms": 1e3 * seconds / len(records), "time/wait_share": share}
         self._look_for_skipped(first, records)
         self._board.figures(progress.step, {**figures, "train/skipped": progress.skipped})
-        self._bar.tell(progress.recent[self._stage.parts[0]], share)
+        self._bar.show(progress.recent[self._stage.parts[0]], share)
 
     def _follow_position(self, last: dict) -> None:
-        """The position is that of the batch that was trained on, as the device tells it."""
+        """The position is that of the batch the device says it trained on."""
         progress, per_epoch = self._progress, self._data.plan.batches_per_epoch
         progress.trained_on = (int(last["epoch"]), int(last["batch"]))
         wanted = progress.step * self._config.grad_accum

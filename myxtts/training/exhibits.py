@@ -1,0 +1,141 @@
+"""The clips and texts by which a run is looked at and listened to.
+
+They are chosen from the held-out clips, the same ones every time, so that the samples of two
+moments, or of two runs, can be compared. Each stage shows them in its own way (`Stage.show`).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import tensorflow as tf
+from absl import logging
+
+from myxtts.config import BatchConfig, FeatureConfig, Speaking
+from myxtts.corpus.batches import read_batches
+from myxtts.corpus.manifest import Corpus
+from myxtts.corpus.plan import BatchPlan
+from myxtts.corpus.texts import encode_texts
+from myxtts.features import make_features
+from myxtts.model.sampling import generate, most_codes
+from myxtts.text.vocabulary import Vocabulary
+from myxtts.training.config import TrainConfig
+from myxtts.training.reports import Board
+
+_CLIPS = 3
+Reference = tuple[tf.Tensor, tf.Tensor]  # mel [1, frames, mels] and its length [1]
+
+
+@dataclasses.dataclass
+class Exhibits:
+    """What a stage shows, and where it puts what it made of it.
+
+    Use `Exhibits.chosen`; in `Stage.show` give pictures to `mel` and `attention`, waveforms to
+    `sound`.
+
+    Attributes:
+      strategy: to run networks under.
+      clips: a batch of a few clips with features and waveforms, not cut.
+      texts: token ids, and the number of the clip whose voice says them.
+      step: the step that is shown.
+    """
+
+    strategy: tf.distribute.Strategy
+    clips: dict
+    texts: list[tuple[list[int], int]]
+    board: Board
+    directory: Path
+    sample_rate: int
+    step: int = 0
+
+    @classmethod
+    def chosen(
+        cls,
+        strategy: tf.distribute.Strategy,
+        config: TrainConfig,
+        corpus: Corpus,
+        vocabulary: Vocabulary,
+        *,
+        texts: Sequence[tuple[str, str]],
+        board: Board,
+        directory: Path,
+    ) -> "Exhibits":
+        """From a corpus, the same ones in every run and after every interruption. Without `texts`,
+        pairs of text and language, clips say their own."""
+        model = config.model
+        most = model.text.max_tokens
+        corpus, _ = encode_texts(corpus, vocabulary, most)
+        places = np.linspace(0, len(corpus) - 1, min(_CLIPS, len(corpus))).astype(int)
+        corpus, encoded = encode_texts(corpus.subset(places), vocabulary, most)
+        plan = BatchPlan(
+            corpus.samples,
+            corpus.speaker_ids,
+            corpus.language_ids,
+            BatchConfig(batch_size=len(corpus), shuffle=False, buckets=1, drop_remainder=False),
+            audio=model.audio,
+        )
+        dataset = read_batches(corpus, encoded, plan, epochs=1, workers=1, host_prefetch=1)
+        clips = make_features(FeatureConfig(model.audio))(next(iter(dataset)))
+        spoken = []
+        for number, (text, language) in enumerate(texts or _own_texts(corpus)):
+            same = [i for i in range(len(corpus)) if corpus.language_of(i) == language]
+            clip = same[number % len(same)] if same else number % len(corpus)
+            spoken.append((vocabulary.encode(text, language), clip))
+        return cls(
+            strategy=strategy,
+            clips=clips,
+            texts=spoken,
+            board=board,
+            directory=directory,
+            sample_rate=model.audio.sample_rate,
+        )
+
+    def references(self) -> dict[str, Reference]:
+        """By the name of the text, the recording whose voice says it."""
+        lengths, mels = (self.clips[f"conditioning_mel{s}"] for s in ("_lengths", ""))
+        return {
+            f"text{number}": (mels[i : i + 1, : int(lengths[i])], lengths[i : i + 1])
+            for number, (_, i) in enumerate(self.texts)
+        }
+
+    def spoken(self, tokenizer, conditioning, gpt) -> dict[str, tf.Tensor]:
+        """The mel of every text by name, in the voice of a clip."""
+        mels = {}
+        for number, (name, reference) in enumerate(self.references().items()):
+            ids = self.texts[number][0]
+            latents = tf.cast(conditioning(*reference), tf.float32)  # of half precision too
+            codes, lengths, _ = generate(
+                gpt,
+                latents,
+                text=tf.constant([ids], tf.int32),
+                text_lengths=tf.constant([len(ids)]),
+                max_tokens=int(most_codes(gpt, len(ids))),
+                **Speaking(seed=number + 1).sampling(),
+            )
+            if int(lengths[0]) == 0:
+                logging.info("%s was answered with silence", name)
+                continue
+            mels[name] = tokenizer.decode(codes, lengths)[0]
+        return mels
+
+    def mel(self, name: str, mel: tf.Tensor) -> None:
+        self.board.picture(self.step, name, np.flipud(np.asarray(mel).T))
+
+    def attention(self, name: str, weights: tf.Tensor) -> None:
+        """`weights [audio, text]`, shown with the text upwards."""
+        self.board.picture(self.step, name, np.flipud(np.asarray(weights).T))
+
+    def sound(self, name: str, waveform: tf.Tensor) -> None:
+        """Into TensorBoard, and as a WAV file into samples/."""
+        waveform = np.clip(np.asarray(waveform, np.float32), -1.0, 1.0)
+        self.board.sound(self.step, name, waveform, self.sample_rate)
+        place = self.directory / f"step-{self.step:08d}"
+        place.mkdir(parents=True, exist_ok=True)
+        with open(place / f"{name}.wav", "wb") as file:  # for its errors
+            soundfile.write(file, waveform, self.sample_rate, subtype="PCM_16", format="WAV")
+
+
+def _own_texts(corpus: Corpus) -> list[tuple[str, str]]:
+    return [(corpus.texts[i], corpus.language_of(i)) for i in range(min(2, len(corpus)))]

@@ -1,0 +1,122 @@
+"""Memory that a stage needs on each device, estimated before anything is made.
+
+What is counted: weights, the optimizer's two moments and the average; the tensors that the backward
+pass needs again, or, if that is more, the gradients, which come while those go; the batches in the
+slots. Each stage counts its tensors (`Stage.clip_memory`) per frame, token or sample, with factors
+fitted to measurements on emulated GPUs (`tests/benchmarks/memory.py` prints both). What a GPU's
+libraries take as well (`LIBRARIES`) is a guess: no hardware GPU was at hand.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import keras
+
+from myxtts.training import networks
+from myxtts.training.config import TrainConfig
+from myxtts.training.stages import LongestClip, stage_named
+
+LIBRARIES = 1 << 30  # CUDA's context, cuDNN's workspaces
+_FLOAT = 4
+# Fitted, as are the factors that the stages declare.
+_HALF = 0.6  # of a step's tensors in 16-bit precision; some stay in 32 bits
+_ALWAYS = 16 << 20  # bytes, on each device, whatever the batch
+_FEATURES = 2_400  # bytes a mel frame, on the data device
+_ENCODING = 8.0  # numbers by frame and tokenizer.width, on the data device
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """Bytes a stage needs: what is there anyway, and what every clip of a batch adds.
+
+    Attributes:
+      least: what the optimizer's step needs, when the batch's tensors are gone already.
+      parameters: by network, as trained.
+      checkpoint_bytes: of one checkpoint to continue from.
+      host_batch_bytes: of a batch that waits in host memory.
+    """
+
+    stage: str
+    batch_size: int
+    parameters: dict[str, int]
+    fixed: dict[str, int]
+    per_clip: dict[str, int]
+    least: dict[str, int]
+    checkpoint_bytes: int
+    host_batch_bytes: int
+
+    def on(self, role: str, batch_size: int | None = None) -> int:
+        """On the "data" or the "model" device, with the stage's own batch size or another."""
+        clips = batch_size or self.batch_size
+        return max(self.least[role], self.fixed[role] + clips * self.per_clip[role])
+
+    def largest_batch(self, role: str, room: float) -> int:
+        """The largest batch that fits; 0 where none does."""
+        if room < self.least[role]:
+            return 0
+        return max(0, int((room - self.fixed[role]) // self.per_clip[role]))
+
+
+def estimate(
+    config: TrainConfig,
+    stage: str,
+    longest: LongestClip,
+    text_tokens: int,
+    *,
+    precision: str = "float32",
+    slots: int = 3,
+    libraries: int = 0,
+) -> Estimate:
+    """The bytes a training step of the stage needs.
+
+    Args:
+      text_tokens: the size of the vocabulary.
+      libraries: bytes to add on each device, `LIBRARIES` for real GPUs.
+    """
+    model, audio = config.model, config.model.audio
+    declared = stage_named(stage)
+    with keras.StatelessScope(initialize_variables=False):  # shapes without memory
+        made = _sizes(declared.make_networks(model, text_tokens))
+        helpers = _sizes(declared.make_helpers(model))
+        needed = [
+            _sizes(stage_named(name).make_networks(model, text_tokens)) for name in declared.needs
+        ]
+    trained, helping = sum(made.values()), sum(helpers.values())
+    frozen = sum(sum(sizes.values()) for sizes in needed)
+    averaged = 1 if config.stage(stage).ema else 0
+    states = _FLOAT * (trained * (3 + averaged) + 3 * helping)
+    gradients = _FLOAT * (trained + helping) * (2 if config.grad_accum > 1 else 1)
+    seconds = config.batches.conditioning_seconds[1]
+    longest = LongestClip(
+        frames=min(longest.frames, model.gpt.max_audio_tokens * model.tokenizer.stride),
+        text_tokens=min(longest.text_tokens, model.text.max_tokens),
+        reference_frames=audio.frames(math.ceil(seconds * audio.sample_rate)),
+    )
+    clip = declared.clip_memory(config, longest, text_tokens)
+    kept, batch = int(_FLOAT * clip.kept), _FLOAT * clip.batch
+    if precision != "float32":
+        kept = int(_HALF * kept)
+    frames = longest.frames + longest.reference_frames
+    prepared = _FEATURES * frames
+    if frozen:
+        prepared += _ENCODING * _FLOAT * model.tokenizer.width * longest.frames
+    fixed = {
+        "data": libraries + _ALWAYS + _FLOAT * frozen,
+        "model": libraries + _ALWAYS + states,
+    }
+    size = config.batch_size(stage)
+    return Estimate(
+        stage=stage,
+        batch_size=size,
+        parameters={**made, **helpers},
+        fixed=fixed,
+        per_clip={"data": prepared + batch, "model": kept + (slots - 1) * batch},
+        least={"data": fixed["data"], "model": fixed["model"] + 2 * gradients},
+        checkpoint_bytes=states + _FLOAT * trained,
+        host_batch_bytes=size * (2 * frames * audio.hop_length + 4 * longest.text_tokens),
+    )
+
+
+def _sizes(made: Mapping[str, keras.Model]) -> dict[str, int]:
+    return {name: networks.parameters(network) for name, network in made.items()}

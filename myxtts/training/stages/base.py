@@ -1,0 +1,215 @@
+"""What a training stage is, what it declares, and the list of all stages.
+
+Everything that is known of a stage stands in its class: what it needs, its networks, its learning
+rate, its memory, how it is judged. Flags, settings, checks, estimates, the order of a run and the
+report read it there. A new stage is a module beside `gpt.py` and a line in `__init__.py`.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import ClassVar
+
+import keras
+import tensorflow as tf
+
+from dual_device_strategy import data_scope
+from myxtts import UserError
+from myxtts.model.config import SIZES, ModelConfig
+from myxtts.training.checkpoints import read_weights
+from myxtts.training.config import StageConfig, TrainConfig
+from myxtts.training.optimizer import Learner
+from myxtts.training.run_directory import RunDirectory
+
+Networks = Mapping[str, keras.Model]
+Maker = Callable[[ModelConfig, int], keras.Model]  # of the sizes and the number of text tokens
+
+
+@dataclasses.dataclass(frozen=True)
+class LongestClip:
+    """The largest clip of a batch: its mel frames, the tokens of its text, and the mel frames of
+    its reference, which `memory.estimate` fills in."""
+
+    frames: int
+    text_tokens: int
+    reference_frames: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ClipMemory:
+    """Numbers that one clip of a batch keeps on the model device: for the backward pass, and as a
+    part of the batch."""
+
+    kept: float
+    batch: int
+
+
+@dataclasses.dataclass
+class Surroundings:
+    """What a stage is made in; it is made inside the strategy's scope."""
+
+    config: TrainConfig
+    run: RunDirectory
+    text_tokens: int
+    precision: str = "float32"
+
+    def trained(self, stage: str) -> dict[str, keras.Model] | None:
+        """The networks of another stage with the weights to use, None where there are none yet.
+
+        They compute in float32, as they will in synthesis.
+        """
+        weights = self.run.weights(stage)
+        if weights is None:
+            return None
+        with _float32():
+            made = stage_named(stage).make_networks(self.config.model, self.text_tokens)
+        read_weights(weights, made)
+        return made
+
+
+class Stage:
+    """One part of the training; those there are: `tokenizer`, `gpt`, `vocoder`.
+
+    A subclass declares (class attributes and class methods):
+      name: as in flags, directories and reports.
+      needs: the stages whose trained networks it works with, frozen, on the data device.
+      makes: the networks it trains and saves as its result, by name.
+      learning: its settings unless flags say otherwise; the rate is that for `tiny`.
+      fixed: names of the settings in TrainConfig, beside those fixed for all stages, that may not
+        change while it is trained.
+      parts: names of the figures of a training step, the first one being the loss to show.
+      held_out: names of the figures of an evaluation; the first one decides which is best (less
+        is better).
+      needs_waveform: batches keep it.
+      width, reference_seconds, make_helpers, clip_memory, report_lines: see there.
+
+    Make one with `restored`.
+
+    Attributes of an instance:
+      networks: what `makes` made.
+      helpers: what is trained beside them and needed only to go on training.
+      learners: who learns what, by name; `losses` gives each its loss.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+    makes: ClassVar[Mapping[str, Maker]]
+    learning: ClassVar[StageConfig]
+    fixed: ClassVar[tuple[str, ...]] = ()
+    parts: ClassVar[tuple[str, ...]]
+    held_out: ClassVar[tuple[str, ...]]
+    needs_waveform: ClassVar[bool] = False
+
+    @classmethod
+    def restored(cls, at: Surroundings) -> "Stage":
+        """A stage with new networks, and with those it needs restored from their checkpoints."""
+        needed = {}
+        with data_scope():
+            for name in cls.needs:
+                needed[name] = at.trained(name)
+        return cls(at, needed)
+
+    def __init__(self, at: Surroundings, needed: Mapping[str, Networks]):
+        """`needed`: the trained networks of the stages in `needs`."""
+        self.config, self.surroundings = at.config, at
+        self.networks: dict[str, keras.Model] = self.make_networks(at.config.model, at.text_tokens)
+        self.helpers: dict[str, keras.Model] = self.make_helpers(at.config.model)
+        self.learners: dict[str, Learner] = {}
+
+    @classmethod
+    def make_networks(cls, model: ModelConfig, text_tokens: int) -> dict[str, keras.Model]:
+        """New networks with all their variables, where the surrounding scope puts them."""
+        return {name: make(model, text_tokens) for name, make in cls.makes.items()}
+
+    @classmethod
+    def make_helpers(cls, model: ModelConfig) -> dict[str, keras.Model]:
+        """Networks that only training needs, such as discriminators."""
+        return {}
+
+    @classmethod
+    def width(cls, model: ModelConfig) -> int:
+        """The width that the learning rate goes by, see `usual_rate`."""
+        raise NotImplementedError(f"{cls.__name__} declares no width")
+
+    @classmethod
+    def usual_rate(cls, model: ModelConfig) -> float:
+        """The peak learning rate for networks of this size: what was measured with `tiny`, and
+        less in proportion to the width where that is larger."""
+        share = cls.width(SIZES["tiny"]) / cls.width(model)
+        return cls.learning.learning_rate * min(1.0, share)
+
+    @classmethod
+    def reference_seconds(cls, config: TrainConfig) -> tuple[float, float]:
+        """The shortest and the longest reference that batches carry."""
+        return config.batches.conditioning_seconds
+
+    @classmethod
+    def clip_memory(cls, config: TrainConfig, longest: LongestClip, text_tokens: int) -> ClipMemory:
+        """For the estimate of memory; `text_tokens` is the size of the vocabulary."""
+        raise NotImplementedError(f"{cls.__name__} declares no clip_memory")
+
+    @classmethod
+    def report_lines(cls, result: Mapping) -> list[str]:
+        """What the report says of the stage's result beside the figures of all stages."""
+        return []
+
+    @property
+    def phases(self) -> tuple[int, ...]:
+        """The steps from which `losses` is another function: its `phase` counts them."""
+        return (0,)
+
+    def front_end(self, batch: dict) -> dict:
+        """Runs on the data device, after the features were made; random by the batch's key only."""
+        return batch
+
+    def losses(self, batch: dict, seed: tf.Tensor, phase: int) -> tuple[dict, dict]:
+        """`(loss by learner, figures by name)` of a training step, traced once per phase.
+
+        A learner without a loss rests in this phase, a figure that is missing is 0.
+        """
+        raise NotImplementedError(f"{type(self).__name__} declares no losses")
+
+    def evaluate(self, batch: dict) -> dict:
+        """The figures of `held_out`, each the mean over the batch's clips."""
+        raise NotImplementedError(f"{type(self).__name__} declares no evaluation")
+
+    def show(self, exhibits) -> None:
+        """Gives pictures and sounds to an `Exhibits`, with the averaged weights in place."""
+
+    def judge(self, batches: Iterable[dict]) -> dict:
+        """Further figures for the stage's result, from held-out batches with features; the best
+        weights are in place."""
+        return {}
+
+
+STAGES: dict[str, type[Stage]] = {}  # in the order in which they are trained; see `register`
+
+
+def register(stage: type[Stage]) -> type[Stage]:
+    """Adds a stage behind those that are there; the ones it needs must be among them."""
+    missing = [name for name in stage.needs if name not in STAGES]
+    if missing:
+        raise ValueError(f"{stage.name} needs {missing[0]}, which is not registered before it")
+    STAGES[stage.name] = stage
+    return stage
+
+
+def stage_names() -> tuple[str, ...]:
+    """All stages, in the order in which they are trained."""
+    return tuple(STAGES)
+
+
+def stage_named(name: str) -> type[Stage]:
+    if name not in STAGES:
+        raise UserError(f"there is no stage {name!r}; there are {', '.join(STAGES)}")
+    return STAGES[name]
+
+
+@contextlib.contextmanager
+def _float32() -> Iterator[None]:
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(policy)

@@ -1,0 +1,113 @@
+"""Stage two: the GPT with its conditioning, on the codes of the trained tokenizer."""
+
+import math
+from types import MappingProxyType
+
+import tensorflow as tf
+
+from myxtts.model.conditioning import Conditioning
+from myxtts.model.config import ModelConfig
+from myxtts.model.gpt import Gpt
+from myxtts.model.griffin_lim import griffin_lim
+from myxtts.training.config import StageConfig
+from myxtts.training.optimizer import Learner
+from myxtts.training.stages.base import ClipMemory, Stage
+
+_IN_THE_STEP = ("conditioning_mel", "conditioning_mel_lengths", "text", "text_lengths", "key")
+# Fitted: tensors that are alive at the fullest moment of a step (`tests/benchmarks/memory.py`).
+_LAYER = 16.0  # by position and width, in a layer of attention and feed-forward
+_SCORES = 2.0  # by head and pair of positions
+_LOGITS = 4.0  # by position and token
+
+
+def _conditioning(model: ModelConfig, _) -> Conditioning:
+    gpt = model.gpt
+    return Conditioning(model.conditioning, gpt.width, model.audio.n_mels, gpt.dropout)
+
+
+def _gpt(model: ModelConfig, text_tokens: int) -> Gpt:
+    return Gpt(model.gpt, text_tokens, model.text.max_tokens, model.tokenizer.codes)
+
+
+class GptStage(Stage):
+    """The tokenizer lives on the data device and makes the codes there, a batch ahead."""
+
+    name = "gpt"
+    needs = ("tokenizer",)
+    makes = MappingProxyType({"conditioning": _conditioning, "gpt": _gpt})
+    learning = StageConfig(learning_rate=8e-4, share=0.74)
+    parts = ("loss", "audio_loss", "text_loss", "audio_accuracy")
+    held_out = ("audio_loss", "text_loss", "audio_accuracy")
+
+    def __init__(self, at, needed):
+        super().__init__(at, needed)
+        self.conditioning, self.gpt = self.networks.values()
+        self.learners = {"gpt": Learner([self.conditioning, self.gpt], at.config.stage(self.name))}
+        self.tokenizer = needed["tokenizer"]["tokenizer"]
+
+    @classmethod
+    def width(cls, model):
+        return model.gpt.width
+
+    @classmethod
+    def clip_memory(cls, config, longest, text_tokens):
+        gpt, conditioning = config.model.gpt, config.model.conditioning
+        codes = math.ceil(longest.frames / config.model.tokenizer.stride)
+        positions = conditioning.latents + longest.text_tokens + 2 + codes + 1
+        patches = math.ceil(longest.reference_frames / conditioning.patch)
+        kept = gpt.layers * _layer(positions, gpt.width, gpt.heads)
+        kept += conditioning.encoder_layers * _layer(patches, gpt.width, conditioning.heads)
+        kept += conditioning.layers * _layer(conditioning.latents, gpt.width, conditioning.heads)
+        kept += _LOGITS * codes * config.model.tokenizer.codes
+        kept += _LOGITS * longest.text_tokens * text_tokens
+        batch = longest.reference_frames * config.model.audio.n_mels + longest.text_tokens + codes
+        return ClipMemory(kept, batch)
+
+    def front_end(self, batch):
+        codes, code_lengths = self.tokenizer.encode(batch["mel"], batch["mel_lengths"])
+        needed = {name: batch[name] for name in _IN_THE_STEP}
+        return {**needed, "codes": codes, "code_lengths": code_lengths}
+
+    def _outputs(self, batch, seed=None, training=False, **options):
+        mel, lengths = batch["conditioning_mel"], batch["conditioning_mel_lengths"]
+        latents = self.conditioning(mel, lengths, seed=seed, training=training)
+        return self.gpt(
+            latents,
+            text=batch["text"],
+            text_lengths=batch["text_lengths"],
+            codes=batch["codes"],
+            code_lengths=batch["code_lengths"],
+            seed=seed,
+            training=training,
+            **options,
+        )
+
+    def losses(self, batch, seed, phase):
+        made = self._outputs(batch, seed, True)
+        return {"gpt": made["loss"]}, {name: made[name] for name in self.parts}
+
+    def evaluate(self, batch):
+        made = self._outputs(batch)
+        return {name: made[name] for name in self.held_out}
+
+    def show(self, exhibits):
+        clips = self.front_end(exhibits.clips)
+
+        @tf.function
+        def attention(batch):
+            return self._outputs(batch, return_attention=True)["attention"]
+
+        looked = exhibits.strategy.run(attention, (clips,))
+        rows = zip(
+            looked, clips["code_lengths"].numpy(), clips["text_lengths"].numpy(), strict=True
+        )
+        for i, (weights, codes, tokens) in enumerate(rows):
+            exhibits.attention(f"clip{i}/attention", weights[: codes + 1, : tokens + 2])
+        mels = exhibits.spoken(self.tokenizer, self.conditioning, self.gpt)
+        for name, mel in mels.items():
+            exhibits.mel(f"{name}/generated", mel)
+            exhibits.sound(name, griffin_lim(mel, self.config.model.audio))
+
+
+def _layer(positions: int, width: int, heads: int) -> float:
+    return _LAYER * positions * width + _SCORES * heads * positions**2

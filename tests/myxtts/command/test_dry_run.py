@@ -1,0 +1,32 @@
+"""What --dry_run says before anything is trained."""
+
+from types import SimpleNamespace
+
+from myxtts.command import dry_run
+from myxtts.command.corpora import Clips
+from myxtts.command.flags import all_flags
+
+
+def test_a_stage_that_is_registered_has_flags_and_stands_in_the_dry_run(
+    fourth_stage, read_line, spoken_corpus, corpus_path, capsys
+):
+    names = {flag.name: flag for flag in all_flags()}
+    assert {"loudness_lr", "loudness_share", "loudness_batch_size"} <= names.keys()
+    assert names["stage"].kind == ("all", "tokenizer", "gpt", "vocoder", "loudness")
+    job = read_line("--loudness_lr=0.5 --loudness_batch_size=7").job
+    assert job.stages[-1] == "loudness" and job.train.batch_size("loudness") == 7
+    assert job.train.stage("loudness").learning_rate == 0.5
+    assert read_line("--model_size=big").job.train.stage("loudness").learning_rate == 0.01 / 4
+
+    training, held_out = spoken_corpus.split(0.2)
+    devices = SimpleNamespace(
+        data=SimpleNamespace(role="data", kind="CPU", logical="CPU:0"),
+        model=SimpleNamespace(role="model", kind="CPU", logical="CPU:0"),
+        reason="asked for",
+    )
+    dry_run.describe(job, devices, Clips(training, held_out, {}, "a summary"))
+    shown = capsys.readouterr().out.splitlines()
+    parts = [line.split() for line in shown]
+    assert ["loudness", "loudness", "0.00", "M"] in parts
+    assert any(line[:5] == ["model", "CPU:0", "loudness", "batches", "of"] for line in parts)
+    assert '"loudness": {' in "".join(shown)
