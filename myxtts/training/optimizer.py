@@ -1,7 +1,7 @@
 """AdamW with clipping, averages of the weights, and steps that can be left out.
 
-Private Keras is used in `AveragingAdamW.update_step` only, as subclasses of `keras.optimizers.AdamW`
-do: `_get_variable_index`, `_momentums`, `_velocities`.
+Private Keras is used in `AveragingAdamW.update_step` only, as by Keras's own subclasses:
+`_get_variable_index`, `_momentums`, `_velocities`.
 """
 
 from collections.abc import Sequence
