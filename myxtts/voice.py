@@ -105,14 +105,26 @@ class Voice:
         self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
     ) -> np.ndarray:
         """The text as one waveform."""
-        return np.concatenate(list(self._chunks(text, language, cloned, speaking, False)))
+        return np.concatenate(
+            list(
+                self._chunks(
+                    text, language=language, cloned=cloned, speaking=speaking, streamed=False
+                )
+            )
+        )
 
     def stream(
         self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
     ) -> Iterator[np.ndarray]:
         """The text in chunks, the first of them short. With Griffin-Lim, which needs all of a
         sentence, a chunk is a sentence."""
-        return self._chunks(text, language, cloned, speaking, self.vocoder == "network")
+        return self._chunks(
+            text,
+            language=language,
+            cloned=cloned,
+            speaking=speaking,
+            streamed=self.vocoder == "network",
+        )
 
     def sentences(self, text: str, language: str) -> list[list[int]]:
         """The tokens of the text, in pieces the model can say."""

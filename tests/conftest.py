@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import emulation
+from tests.loudness_stage import fourth_stage  # noqa: F401 -- a fixture
 from tests.speech import (  # noqa: F401 -- fixtures
     finished_run,
     prepared_directory,

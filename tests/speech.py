@@ -1,8 +1,6 @@
 """A small real corpus and a run directory of it, made once per test process."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -24,7 +22,7 @@ from myxtts.text.vocabulary import Vocabulary
 from myxtts.training import checkpoints, networks
 from myxtts.training.config import TrainConfig
 from myxtts.training.run_directory import RunDirectory
-from myxtts.training.stages import STAGES, stage_names
+from myxtts.training.stages import stage_names
 
 
 @pytest.fixture(scope="session")
@@ -88,15 +86,3 @@ def recordings(spoken_corpus):
     long = np.flatnonzero(spoken_corpus.samples > 30000)
     speaker = spoken_corpus.speaker_ids[long[0]]
     return [spoken_corpus.paths[i] for i in long if spoken_corpus.speaker_ids[i] == speaker][:3]
-
-
-@pytest.fixture
-def fourth_stage(monkeypatch):
-    """A stage that is registered behind the others, until the test is over."""
-    spec = importlib.util.spec_from_file_location(
-        "loudness_stage", Path(__file__).with_name("loudness_stage.py")
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setitem(STAGES, module.LoudnessStage.name, module.LoudnessStage)
-    return module.LoudnessStage

@@ -38,7 +38,9 @@ def profile_job(job: Job, devices: Devices, clips: Clips) -> int:
     for stage in job.stages:
         logging.info("%s: measuring, %d times each", stage, job.values.profile_steps)
         strategy = make_strategy(job, devices)
-        with rehearsed(job.train, stage, strategy, clips.training, vocabulary) as (dataset, step):
+        with rehearsed(
+            job.train, stage=stage, strategy=strategy, corpus=clips.training, vocabulary=vocabulary
+        ) as (dataset, step):
             try:
                 result = profile(strategy, dataset, step, steps=job.values.profile_steps)
             except ProfileError as error:

@@ -69,7 +69,16 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
             mistakes += _not_writable(name, values[name].value)
     if mistakes:
         raise Mistakes(mistakes)
-    return Job(train, source, embedded, prepare, stages, slots, values, given)
+    return Job(
+        train,
+        source=source,
+        embedded=embedded,
+        prepare=prepare,
+        stages=stages,
+        slots=slots,
+        values=values,
+        given=given,
+    )
 
 
 def _overrides(values) -> dict[str, dict[str, tuple[str, object]]]:

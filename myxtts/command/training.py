@@ -33,10 +33,10 @@ def train(job: Job, devices: Devices, clips: Clips, canonical: Sequence[str]) ->
         logging.warning("advice: %s", sentence)
     trainer = Trainer(
         job.train,
-        run.path,
-        clips.training,
-        clips.validation,
-        vocabulary,
+        run_dir=run.path,
+        corpus=clips.training,
+        validation=clips.validation,
+        vocabulary=vocabulary,
         strategy=make_strategy(job, devices),
         evaluation_texts=_texts(
             clips.validation or clips.training, vocabulary, job.train.model.text.max_tokens

@@ -20,7 +20,9 @@ flags.DEFINE_string("prepared_dir", None, "Where to put the result; default: in 
 flags.DEFINE_integer("workers", None, "Processes that check clips; default: one per core.")
 flags.DEFINE_float("min_seconds", 0.3, "Shorter clips are rejected.")
 flags.DEFINE_float("max_seconds", 20.0, "Longer clips are rejected.")
-flags.DEFINE_float("max_rejected", 0.2, "Largest share of bad clips to go on with.", 0.0, 1.0)
+flags.DEFINE_float(
+    "max_rejected", 0.2, "Go on with at most this share of bad clips.", lower_bound=0, upper_bound=1
+)
 flags.DEFINE_float("trim_silence", None, "Cut silence this many dB below the peak off the ends.")
 flags.DEFINE_float("loudness", None, "Bring every clip to this loudness, in dBFS (RMS).")
 _EMBEDDED = embedded.EmbeddedConfig()

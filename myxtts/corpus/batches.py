@@ -50,7 +50,7 @@ def read_batches(
     workers = workers or default_workers()
     samples_of = plan.bucket_frames * plan.audio.hop_length
     tokens_of = _bucket_tokens(texts, plan)
-    read = _clip_reader(corpus, texts, plan, samples_of, tokens_of)
+    read = _clip_reader(corpus, texts=texts, plan=plan, samples_of=samples_of, tokens_of=tokens_of)
     rows = tf.data.Dataset.from_generator(
         lambda: _rows(plan, epoch, batch, epochs),
         output_signature=tf.TensorSpec([None, 7], tf.int32),

@@ -155,7 +155,7 @@ def _prepare(path: Path, copies: Path, settings: PrepareConfig, digest: str) -> 
     pcm = np.clip(np.rint(audio * 32768.0), -32768, 32767).astype("<i2")
     name = f"{digest[:2]}/{digest}-{settings_key(settings)}.wav"
     wav.write_pcm16(copies / name, pcm.tobytes(), rate)
-    return Clip(digest, len(pcm), 44, name, trimmed)
+    return Clip(digest, samples=len(pcm), data_offset=44, copy=name, trimmed=trimmed)
 
 
 def _check_content(path: Path) -> None:

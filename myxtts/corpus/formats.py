@@ -126,11 +126,11 @@ def read_common_voice(root: Path, options: ReadOptions) -> Iterator[Row]:
             path += ".mp3"  # the oldest releases leave the extension out
         yield Row(
             path,
-            f"{folder}/{path}" if path else "",
-            cells.get("text", ""),
-            cells.get("speaker", ""),
-            cells.get("language", ""),
-            problem,
+            path=f"{folder}/{path}" if path else "",
+            text=cells.get("text", ""),
+            speaker=cells.get("speaker", ""),
+            language=cells.get("language", ""),
+            problem=problem,
         )
 
 
@@ -159,7 +159,14 @@ def read_vctk(root: Path, options: ReadOptions) -> Iterator[Row]:
                 continue
             sentence = stem.removesuffix("_mic1")
             text, problem = _text_beside(root, f"txt/{speaker}/{sentence}.txt")
-            yield Row(sentence, f"{folder}/{speaker}/{name}", text, speaker, "en", problem)
+            yield Row(
+                sentence,
+                path=f"{folder}/{speaker}/{name}",
+                text=text,
+                speaker=speaker,
+                language="en",
+                problem=problem,
+            )
 
 
 def _libritts_chapters(root: Path) -> Iterator[tuple[str, str]]:
@@ -195,7 +202,14 @@ def read_libritts(root: Path, options: ReadOptions) -> Iterator[Row]:
             text, problem = _text_beside(root, f"{chapter}/{stem}.normalized.txt")
             if problem.startswith("text missing: no "):
                 text, problem = _text_beside(root, f"{chapter}/{stem}.original.txt")
-            yield Row(stem, f"{chapter}/{name}", text, speaker, "en", problem)
+            yield Row(
+                stem,
+                path=f"{chapter}/{name}",
+                text=text,
+                speaker=speaker,
+                language="en",
+                problem=problem,
+            )
 
 
 def _audio_paths(root: Path, options: ReadOptions) -> Callable[[str], str]:
@@ -256,9 +270,9 @@ def _metadata_rows(root: Path, options: ReadOptions, columns: tuple[str, ...]) -
         name = cells.get("path") or cells.get("id", "")
         yield Row(
             cells.get("id") or name,
-            path_of(name) if name else "",
-            cells.get("normalised") or cells.get("text", ""),
-            cells.get("speaker", ""),
-            cells.get("language", ""),
-            problem,
+            path=path_of(name) if name else "",
+            text=cells.get("normalised") or cells.get("text", ""),
+            speaker=cells.get("speaker", ""),
+            language=cells.get("language", ""),
+            problem=problem,
         )

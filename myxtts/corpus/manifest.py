@@ -133,15 +133,15 @@ class Corpus:
         language_names, language_ids = _ids(languages, known.languages if known else ())
         return cls(
             [_place(manifest, path, places) for path in paths],
-            texts,
-            speaker_ids,
-            language_ids,
-            np.rint(np.array(seconds, np.float64) * prepare.sample_rate).astype(np.int32),
-            np.array(offsets, np.int32),
-            speaker_names,
-            language_names,
-            prepare.sample_rate,
-            hashlib.blake2b(content, digest_size=16).hexdigest(),
+            texts=texts,
+            speaker_ids=speaker_ids,
+            language_ids=language_ids,
+            samples=np.rint(np.array(seconds, np.float64) * prepare.sample_rate).astype(np.int32),
+            data_offsets=np.array(offsets, np.int32),
+            speakers=speaker_names,
+            languages=language_names,
+            sample_rate=prepare.sample_rate,
+            fingerprint=hashlib.blake2b(content, digest_size=16).hexdigest(),
         )
 
 

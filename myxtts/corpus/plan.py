@@ -114,7 +114,11 @@ class BatchPlan:
         start[real], length[real] = self._crop(partner[real], *_unit(crops)[:, real])
         shape = clips.shape
         return EpochPlan(
-            clips, bucket, partner.reshape(shape), start.reshape(shape), length.reshape(shape)
+            clips,
+            bucket=bucket,
+            crop_clips=partner.reshape(shape),
+            crop_start=start.reshape(shape),
+            crop_samples=length.reshape(shape),
         )
 
     def _words(self, epoch: int, stream: int, count: int) -> np.ndarray:

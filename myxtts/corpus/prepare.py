@@ -88,7 +88,14 @@ def prepare(
             )
         )
         rows = _with_defaults(corpus_format.read(root, options), source, root)
-        outcomes = _outcomes(rows, root, copies, ledger, settings, workers or default_workers())
+        outcomes = _outcomes(
+            rows,
+            root=root,
+            copies=copies,
+            ledger=ledger,
+            settings=settings,
+            workers=workers or default_workers(),
+        )
         for row, clip in stack.enter_context(contextlib.closing(outcomes)):
             bar.update()
             if clip.reason:

@@ -42,7 +42,12 @@ def read_header(path: str | os.PathLike) -> WavHeader | None:
                 tag, channels, rate, _, _, bits = form
                 pcm16 = tag == _PCM and bits == 16
                 return WavHeader(
-                    pcm16, channels, rate, start, min(length, there), max(0, length - there)
+                    pcm16,
+                    channels=channels,
+                    sample_rate=rate,
+                    data_offset=start,
+                    data_bytes=min(length, there),
+                    missing_bytes=max(0, length - there),
                 )
             if name == b"fmt ":
                 body = file.read(length)

@@ -87,11 +87,11 @@ def _judged(way: str, vectors: np.ndarray, references: np.ndarray, own: np.ndarr
     is_own = own[:, None] == np.arange(len(references))[None]
     return Cloned(
         way,
-        float((beaten >= 0.9 * others).mean()),
-        float((voices_beaten >= 0.9 * others).mean()),
-        float(beaten.mean() / others),
-        float(likeness[is_own].mean()),
-        float(likeness[~is_own].mean()),
+        clips_nearer=float((beaten >= 0.9 * others).mean()),
+        voices_nearer=float((voices_beaten >= 0.9 * others).mean()),
+        beaten=float(beaten.mean() / others),
+        own=float(likeness[is_own].mean()),
+        others=float(likeness[~is_own].mean()),
     )
 
 

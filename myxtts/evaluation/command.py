@@ -61,12 +61,12 @@ def evaluation_of_flags(run_flag: str, given: flags.FlagValues = flags.FLAGS):
     names = ("temperature", "top_k", "top_p", "repetition_penalty", "seed")
     return Evaluation(
         run,
-        Voice.load(path, given.vocoder),
-        training,
-        held_out,
-        Path(given.recogniser_dir).absolute(),
-        Speaking(**{name: given[name].value for name in names}),
-        given.save_dir and Path(given.save_dir).absolute(),
+        voice=Voice.load(path, given.vocoder),
+        training=training,
+        held_out=held_out,
+        recogniser_dir=Path(given.recogniser_dir).absolute(),
+        speaking=Speaking(**{name: given[name].value for name in names}),
+        save_dir=given.save_dir and Path(given.save_dir).absolute(),
     )
 
 

@@ -70,7 +70,9 @@ def _gpt_figures(networks: Networks, batches: list[dict]) -> dict[str, float]:
     def outputs(mel, mel_lengths, reference, reference_lengths, text, text_lengths):
         codes, code_lengths = networks.tokenizer.encode(mel, mel_lengths)
         latents = networks.conditioning(reference, reference_lengths)
-        made = networks.gpt(latents, text, text_lengths, codes, code_lengths)
+        made = networks.gpt(
+            latents, text=text, text_lengths=text_lengths, codes=codes, code_lengths=code_lengths
+        )
         # Each has its stop token behind it.
         tokens = {"codes": code_lengths + 1, "text": text_lengths + 1}
         return made, {name: tf.reduce_sum(lengths) for name, lengths in tokens.items()}
@@ -78,11 +80,11 @@ def _gpt_figures(networks: Networks, batches: list[dict]) -> dict[str, float]:
     for batch in batches:
         made, tokens = outputs(
             batch["mel"],
-            batch["mel_lengths"],
-            batch["conditioning_mel"],
-            batch["conditioning_mel_lengths"],
-            batch["text"],
-            batch["text_lengths"],
+            mel_lengths=batch["mel_lengths"],
+            reference=batch["conditioning_mel"],
+            reference_lengths=batch["conditioning_mel_lengths"],
+            text=batch["text"],
+            text_lengths=batch["text_lengths"],
         )
         for name, kind in names.items():
             sums[name] += float(made[name]) * float(tokens[kind])

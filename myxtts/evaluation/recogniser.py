@@ -200,7 +200,13 @@ def _batches(
     labels = [np.array([classes[letter] for letter in text], np.int32) for text in texts]
     mels = mels_of(corpus, audio, lesson.griffin_lim_share)
     settings = BatchConfig(lesson.batch_size, seed=lesson.speech.seed)
-    plan = BatchPlan(corpus.samples, corpus.speaker_ids, corpus.language_ids, settings, audio)
+    plan = BatchPlan(
+        corpus.samples,
+        speaker_ids=corpus.speaker_ids,
+        language_ids=corpus.language_ids,
+        config=settings,
+        audio=audio,
+    )
 
     def endless():
         epoch = 0

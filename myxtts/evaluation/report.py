@@ -75,10 +75,10 @@ def report_intelligibility(evaluation: Evaluation, count: int) -> Iterable[str]:
         sentences, what = _sentences(evaluation, language, share, recogniser.texts)
         rows = intelligibility(
             evaluation.voice,
-            sentences,
-            recogniser,
-            evaluation.speaking,
-            evaluation._saved("intelligibility", language),
+            sentences=sentences,
+            recogniser=recogniser,
+            speaking=evaluation.speaking,
+            save_dir=evaluation._saved("intelligibility", language),
         )
         yield f"{language}: {len(sentences)} {what}"
         yield (
@@ -139,7 +139,11 @@ def report_cloning(evaluation: Evaluation, count: int) -> Iterable[str]:
         seed=940_001,
     )
     rows = cloning(
-        evaluation.voice, sentences, judge, evaluation.speaking, evaluation._saved("cloning")
+        evaluation.voice,
+        sentences=sentences,
+        judge=judge,
+        speaking=evaluation.speaking,
+        save_dir=evaluation._saved("cloning"),
     )
     yield f"cloning: {count} new sentences by {len(voices)} voices the run was not trained on"
     yield (

@@ -85,7 +85,13 @@ def new_sentences(
         for i, pair in enumerate(cloned)
     }
     return [
-        Sentence(clip.text, clip.language, clip.voice.name, path, of_pair[pair])
+        Sentence(
+            clip.text,
+            language=clip.language,
+            speaker=clip.voice.name,
+            recording=path,
+            references=of_pair[pair],
+        )
         for clip, path, pair in zip(clips[:count], paths, said, strict=False)
     ]
 
@@ -122,10 +128,10 @@ def held_out_sentences(training: Corpus, held_out: Corpus, count: int) -> list[S
         sentences.append(
             Sentence(
                 held_out.texts[i],
-                held_out.language_of(i),
-                held_out.speakers[speaker],
-                held_out.paths[i],
-                references,
+                language=held_out.language_of(i),
+                speaker=held_out.speakers[speaker],
+                recording=held_out.paths[i],
+                references=references,
             )
         )
     return sentences

@@ -153,7 +153,14 @@ class Gpt(keras.Model):
         for block, old_keys, old_values in zip(
             self.blocks, cache["keys"], cache["values"], strict=True
         ):
-            x, key, value = block.step(x, old_keys, old_values, slot, bias[:, None, None, :], by)
+            x, key, value = block.step(
+                x,
+                keys=old_keys,
+                values=old_values,
+                slot=slot,
+                bias=bias[:, None, None, :],
+                by=by,
+            )
             keys.append(key)
             values.append(value)
         hidden = self.norm(x[:, 0])

@@ -30,7 +30,9 @@ def griffin_lim(
     window = tf.signal.inverse_stft_window_fn(hop)
 
     def to_waveform(spectrum):
-        return tf.signal.inverse_stft(spectrum, n_fft, hop, n_fft, window)
+        return tf.signal.inverse_stft(
+            spectrum, frame_length=n_fft, frame_step=hop, fft_length=n_fft, window_fn=window
+        )
 
     def to_spectrum(waveform):
         return tf.signal.stft(waveform, n_fft, hop, n_fft)

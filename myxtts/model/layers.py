@@ -110,7 +110,7 @@ class Dropout(keras.layers.Layer):
             raise ValueError("training with dropout needs seed=int32[2], see seed_of(); got None")
         places, dropped = tf.size(x), min(round(256 * self.rate), 255)
         lots = tf.random.stateless_uniform(
-            [(places + 3) // 4], salted(seed, self.salt), None, None, tf.uint32
+            [(places + 3) // 4], salted(seed, self.salt), minval=None, maxval=None, dtype=tf.uint32
         )
         lots = tf.reshape(tf.bitcast(lots, tf.uint8), [-1])[:places]
         kept = tf.cast(lots >= dropped, x.dtype) * (256 / (256 - dropped))

@@ -170,7 +170,9 @@ def _trace(gpt):
 
 def _one_code(gpt, state, settings):
     step, done = state["step"], state["done"]
-    code = draw(state["logits"], state["used"], step, settings, gpt.stop_code)
+    code = draw(
+        state["logits"], used=state["used"], step=step, settings=settings, stop_code=gpt.stop_code
+    )
     stopped = done | (code == gpt.stop_code)
     code = tf.where(stopped, 0, code)
     logits, hidden, cache = gpt.next(code, state["cache"])

@@ -44,10 +44,10 @@ class StageData:
         self.corpus, self._texts = encode_texts(corpus, vocabulary, config.model.text.max_tokens)
         self.plan = BatchPlan(
             self.corpus.samples,
-            self.corpus.speaker_ids,
-            self.corpus.language_ids,
-            batches,
-            config.model.audio,
+            speaker_ids=self.corpus.speaker_ids,
+            language_ids=self.corpus.language_ids,
+            config=batches,
+            audio=config.model.audio,
         )
 
     @classmethod

@@ -163,7 +163,11 @@ class Loop:
         for name, found in gradients.items():
             learner: Learner = self.stage.learners[name]
             found = [g * scale for g in found] if self._scaled else found
-            rates.append(learner.learn(found, norms[name], counts, self.step, self.planned))
+            rates.append(
+                learner.learn(
+                    found, norm=norms[name], counts=counts, step=self.step, planned=self.planned
+                )
+            )
         self.loss_scale.follow(counts)
         self._record([counts, rates[0], waited], batch["key"][-1], figures, norms)
         self.step.assign_add(1)

@@ -153,7 +153,13 @@ class Trainer:
         if self.validation is not None:
             held_out = StageData.held_out(stage, self.validation, self.vocabulary, config)
         spent = {s: r["seconds"] for s in stages if (r := directory.result(s)) is not None}
-        budget = Budget(config, stage, stages, spent, data.plan.batches_per_epoch)
+        budget = Budget(
+            config,
+            stage=stage,
+            stages=stages,
+            spent=spent,
+            batches_per_epoch=data.plan.batches_per_epoch,
+        )
         precision = chosen_precision(config.precision)
         logging.info(
             "%s: %d clips, %s; one trace serves all shapes", stage, len(data.corpus), data.shapes()

@@ -114,7 +114,13 @@ def _padding(clips: Clips, batches: BatchConfig, audio: AudioConfig, static: boo
     corpus = clips.training
     size = min(batches.batch_size, len(corpus))
     batches = dataclasses.replace(batches, static_shapes=static, batch_size=size)
-    plan = BatchPlan(corpus.samples, corpus.speaker_ids, corpus.language_ids, batches, audio)
+    plan = BatchPlan(
+        corpus.samples,
+        speaker_ids=corpus.speaker_ids,
+        language_ids=corpus.language_ids,
+        config=batches,
+        audio=audio,
+    )
     return plan.padding_share()
 
 

@@ -73,7 +73,9 @@ class TokenizerStage(Stage):
 
         def cut(name, size, salt):
             lengths = batch[f"{name}_lengths"]
-            return random_segment(batch[name], lengths, size, salted(seed, salt), silence)[:2]
+            return random_segment(
+                batch[name], lengths=lengths, size=size, seed=salted(seed, salt), padding=silence
+            )[:2]
 
         mel, mel_lengths = cut("mel", self.config.tokenizer_frames, _MEL)
         clip, clip_lengths = cut("mel", self.config.speaker_frames, _SPEAKER)

@@ -108,7 +108,11 @@ class VocoderStage(Stage):
         blocks = tf.reshape(mel, [tf.shape(mel)[0], -1, stride, audio.n_mels])
         count = (size + 2 * around) // stride
         pieces, _, start = random_segment(
-            blocks, (batch["mel_lengths"] + 2 * around) // stride, count, seed, silence
+            blocks,
+            lengths=(batch["mel_lengths"] + 2 * around) // stride,
+            size=count,
+            seed=seed,
+            padding=silence,
         )
         pieces = tf.reshape(pieces, [-1, count * stride, audio.n_mels])
         lengths = batch["mel_lengths"] + 2 * around - start * stride

@@ -73,7 +73,9 @@ def test_intelligibility_has_a_row_for_each_way_and_leaves_its_speech(tmp_path, 
     out = tmp_path / "out"
     # Untrained, it would hardly ever stop by itself.
     speaking = Speaking(seed=1, length_penalty=0.2)
-    rows = intelligibility(voice, sentences, LetterCounter(), speaking, out)
+    rows = intelligibility(
+        voice, sentences=sentences, recogniser=LetterCounter(), speaking=speaking, save_dir=out
+    )
     ways = [row.way for row in rows]
     assert ways == [
         "recorded",

@@ -48,10 +48,10 @@ def trained(small, device, policy="float32", steps=2):
             latents = conditioning(mel, mel_lengths, seed=seed, training=True)
             said = gpt(
                 latents,
-                text,
-                text_lengths,
-                sounds["codes"],
-                sounds["code_lengths"],
+                text=text,
+                text_lengths=text_lengths,
+                codes=sounds["codes"],
+                code_lengths=sounds["code_lengths"],
                 seed=seed,
                 training=True,
             )

@@ -24,7 +24,7 @@ def shares(logits, used=None, step=1, draws=4000, **options):
     settings = {k: tf.constant(v) for k, v in {**OPTIONS, **options, "seed": 7}.items()}
     rows = tf.tile(tf.constant([logits], tf.float32), [draws, 1])
     used = tf.zeros_like(rows) if used is None else tf.tile(tf.constant([used]), [draws, 1])
-    codes = draw(rows, used, tf.constant(step), settings, STOP)
+    codes = draw(rows, used=used, step=tf.constant(step), settings=settings, stop_code=STOP)
     return np.bincount(codes.numpy(), minlength=len(logits)) / draws
 
 
@@ -104,7 +104,7 @@ def test_greedy_codes_are_those_the_whole_forward_prefers(gpt, small):
     latents, text, text_lengths, *_ = small.inputs([7, 4, 2], [1, 1, 1])
     codes, lengths, hidden = generate(gpt, latents, text, text_lengths, temperature=0)
     assert codes.shape[1] == max(lengths) and hidden.shape == (*codes.shape, small.gpt.width)
-    whole = gpt(latents, text, text_lengths, codes, lengths)
+    whole = gpt(latents, text=text, text_lengths=text_lengths, codes=codes, code_lengths=lengths)
     preferred = whole["audio_logits"].numpy()
     preferred[:, 0, small.codes] = -np.inf
     preferred = preferred.argmax(-1)

@@ -70,10 +70,10 @@ def make_trainer(sides):
     def make(directory, strategy=None, corpus=training, validation=held_out, **settings):
         return Trainer(
             dataclasses.replace(CONFIG, **settings),
-            directory,
-            corpus,
-            validation,
-            vocabulary,
+            run_dir=directory,
+            corpus=corpus,
+            validation=validation,
+            vocabulary=vocabulary,
             strategy=strategy or tf.distribute.OneDeviceStrategy("CPU:0"),
             progress=False,
         )

@@ -61,7 +61,14 @@ def start(prepared: str, run: Path) -> int:
         training, held_out = corpus.subset(short[:14]), corpus.subset(short[14:18])
         languages = [training.language_of(i) for i in range(len(training))]
         vocabulary = Vocabulary.train(training.texts, languages, MODEL.text)
-        Trainer(CONFIG, run, training, held_out, vocabulary, progress=False).run(["tokenizer"])
+        Trainer(
+            CONFIG,
+            run_dir=run,
+            corpus=training,
+            validation=held_out,
+            vocabulary=vocabulary,
+            progress=False,
+        ).run(["tokenizer"])
         code = 0
     except BaseException:
         traceback.print_exc()

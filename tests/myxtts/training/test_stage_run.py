@@ -288,7 +288,7 @@ def test_a_budget_of_minutes_is_planned_once_and_kept_when_continued(toy, tmp_pa
 
 def test_the_number_of_steps_follows_from_the_rate_of_the_first_ones():
     config = TrainConfig(max_minutes=10.0)
-    budget = Budget(config, "gpt", ("gpt",), {}, 100)
+    budget = Budget(config, stage="gpt", stages=("gpt",), spent={}, batches_per_epoch=100)
     assert not budget.measure(5, 20.0, 4, 15.0)  # too few steps
     assert not budget.measure(21, 25.0, 20, 20.0)  # too little time
     assert budget.measure(41, 48.0, 40, 40.0)
@@ -301,20 +301,34 @@ def test_the_number_of_steps_follows_from_the_rate_of_the_first_ones():
 def test_shares_of_a_budget_go_to_the_stages_that_are_left():
     config = TrainConfig(max_minutes=10.0)
     stages = ("tokenizer", "gpt", "vocoder")
-    first = Budget(config, "tokenizer", stages, {}, 100)
+    first = Budget(config, stage="tokenizer", stages=stages, spent={}, batches_per_epoch=100)
     shares = [config.stage(name).share for name in stages]
     assert first.seconds == pytest.approx(600 * shares[0] / sum(shares))
-    second = Budget(config, "gpt", stages, {"tokenizer": 200.0}, 100)
+    second = Budget(
+        config, stage="gpt", stages=stages, spent={"tokenizer": 200.0}, batches_per_epoch=100
+    )
     assert second.seconds == pytest.approx(400 * shares[1] / (shares[1] + shares[2]))
-    alone = Budget(config, "gpt", ("gpt",), {}, 100)
+    alone = Budget(config, stage="gpt", stages=("gpt",), spent={}, batches_per_epoch=100)
     assert alone.seconds == pytest.approx(600)
-    steps = Budget(dataclasses.replace(config, max_minutes=None, epochs=3), "gpt", stages, {}, 100)
+    steps = Budget(
+        dataclasses.replace(config, max_minutes=None, epochs=3),
+        stage="gpt",
+        stages=stages,
+        spent={},
+        batches_per_epoch=100,
+    )
     assert steps.steps == 300
     for most in (7, 18, 1000):
         config = TrainConfig(max_steps=most)
-        assert sum(Budget(config, name, stages, {}, 100).steps for name in stages) == most
+        assert (
+            sum(
+                Budget(config, stage=name, stages=stages, spent={}, batches_per_epoch=100).steps
+                for name in stages
+            )
+            == most
+        )
     with pytest.raises(UserError, match="give --epochs, --max_steps or --max_minutes"):
-        Budget(TrainConfig(), "gpt", stages, {}, 100)
+        Budget(TrainConfig(), stage="gpt", stages=stages, spent={}, batches_per_epoch=100)
 
 
 def test_two_trainings_in_one_directory_are_refused(toy, tmp_path):

@@ -3,11 +3,12 @@
 from types import MappingProxyType
 
 import keras
+import pytest
 import tensorflow as tf
 
 from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
-from myxtts.training.stages import ClipMemory, Stage
+from myxtts.training.stages import STAGES, ClipMemory, Stage
 
 
 def _line(model, text_tokens):
@@ -62,3 +63,10 @@ class LoudnessStage(Stage):
 
     def judge(self, batches):
         return {"clips_judged": sum(len(batch["key"]) for batch in batches)}
+
+
+@pytest.fixture
+def fourth_stage(monkeypatch):
+    """It is registered behind the others until the test is over."""
+    monkeypatch.setitem(STAGES, LoudnessStage.name, LoudnessStage)
+    return LoudnessStage
