@@ -3,7 +3,7 @@
 Everything a new TensorFlow release could move is named here, and nowhere else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
@@ -21,7 +21,7 @@ from tensorflow.python.distribute import (
     one_device_strategy,
 )
 from tensorflow.python.eager import context
-from tensorflow.python.framework import load_library, type_utils
+from tensorflow.python.framework import function_def_to_graph, load_library, type_utils
 from tensorflow.python.ops import gen_dataset_ops, resource_variable_ops
 
 DistributedDataset = input_lib.DistributedDataset
@@ -69,6 +69,13 @@ def host_variable(value, device: str) -> tf.Variable:
     """A variable on `device`, whatever strategy's scope this is called in."""
     with tf.init_scope(), tf.device(device):
         return resource_variable_ops.ResourceVariable(value, trainable=False)
+
+
+def anonymous_variable(dtype: tf.DType) -> tf.Tensor:
+    """The handle of a new variable on the current device, which is gone with its last handle."""
+    # ResourceHandle::ANONYMOUS_NAME
+    name = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+    return tf.raw_ops.VarHandleOp(dtype=dtype, shape=[], shared_name=name)
 
 
 def of_any_batch_size(spec: tf.TensorSpec) -> tf.TensorSpec:
@@ -133,6 +140,30 @@ def graphs_of(dataset: tf.data.Dataset) -> list[tf.Graph]:
 def traced_map_function(dataset: tf.data.Dataset) -> tf.types.experimental.ConcreteFunction:
     """The function of a `map`, over the flat tensors of an element."""
     return dataset._map_func.function
+
+
+def ops_of(function: tf.types.experimental.ConcreteFunction) -> Iterator[tf.Operation]:
+    """The ops of a traced function and of all functions that it calls."""
+    yield from function.graph.get_operations()
+    for name in function.graph.as_graph_def().library.function:
+        called = function_def_to_graph.function_def_to_graph(name)
+        yield from called.get_operations()
+
+
+def is_stateful(op: tf.Operation) -> bool:
+    return op.op_def.is_stateful
+
+
+def came_through_a_function(dataset: tf.data.Dataset) -> bool:
+    """Whether only its C++ object is known, and not what it was made from."""
+    return isinstance(dataset, dataset_ops._VariantDataset)
+
+
+def serialized(dataset: tf.data.Dataset) -> tf.Tensor:
+    """The dataset's graph as a string; its state is of no interest."""
+    return dataset._as_serialized_graph(
+        external_state_policy=tf.data.experimental.ExternalStatePolicy.IGNORE
+    )
 
 
 def count_of(dataset: tf.data.Dataset) -> tf.Tensor:

@@ -135,6 +135,11 @@ class StagedDataset(compat.DistributedDataset):
 
     Like TensorFlow's own distributed datasets it can be iterated any number of times, eagerly
     or in a tf.function, has `element_spec`, `cardinality` and `reduce`, and Keras takes it.
+
+    A tf.function that takes it as an argument is traced once for all its epochs.  It is traced
+    again for every other distributed dataset, because the front end is part of the trace, and also
+    for the same `tf.data.Dataset` distributed a second time.  So distribute a dataset once, before
+    the loop over epochs.  Iterators of different datasets share a trace.
     """
 
     def __init__(self, strategy, dataset, options=None):
@@ -208,35 +213,51 @@ class StagedDataset(compat.DistributedDataset):
             self._cardinality,
             self._enable_get_next_as_optional,
         )
-        spec._dataset = self
+        spec._dataset = copy.copy(self)
+        # A function keeps the types of its arguments; it is not to keep the data as well.
+        spec._dataset._cloned_datasets = spec._dataset._original_dataset = None
         return spec
 
 
 class StagedDatasetSpec(compat.DistributedDatasetSpec):
-    """Type of a `StagedDataset`.
+    """Type of a `StagedDataset`: which stages its batches pass.
 
     What goes in and out of a tf.function is the host's dataset; the stages, which were traced for
-    it, are part of the type.
+    the dataset when it was distributed, are part of the type.  So two datasets have the same type
+    only if they share their stages: iterating one again does not trace a function again, one that
+    was distributed anew does.
     """
 
-    _dataset = None
+    _dataset = None  # without the host's part
 
     @property
     def value_type(self):
         return StagedDataset
 
     def _serialize(self):
-        return (*super()._serialize(), id(self._dataset and self._dataset._staging))
+        return (*super()._serialize(), self._identity())
+
+    def _identity(self):
+        cardinality = tf.get_static_value(self._cardinality)
+        return self._dataset._staging.number, None if cardinality is None else int(cardinality)
+
+    # TensorFlow's own look at the element spec, the devices and the strategy alone.
+
+    def is_subtype_of(self, other):
+        return type(other) is type(self) and other._identity() == self._identity()
+
+    def most_specific_common_supertype(self, others):
+        return self if all(self.is_subtype_of(other) for other in others) else None
+
+    def _with_tensor_ranks_only(self):
+        return self  # its stages make what they make
 
     def _without_tensor_names(self):
-        spec = super()._without_tensor_names()
-        spec._dataset = self._dataset
-        return spec
+        return self
 
     @property
     def _component_specs(self):
-        (host,) = self._dataset._cloned_datasets
-        return [tf.data.DatasetSpec(host.element_spec)]
+        return [tf.data.DatasetSpec(self._dataset._staging.host_spec)]
 
     def _from_components(self, components):
         dataset = copy.copy(self._dataset)

@@ -6,6 +6,11 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 
+_NAME = "on_data_device"
+# Where on_data_device() was applied in this process: the only reason to look for it in a dataset
+# that does not tell what it was made from, which takes half a minute for a gigabyte of tensors.
+_applied = {"eagerly": False, "in a function": False}
+
 
 def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
     """A transformation for `Dataset.apply` whose function runs on the data device.
@@ -25,12 +30,19 @@ def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]
     * another `on_data_device`: runs on the data device, in the same slot.
 
     Anything else (`batch`, `shuffle`, `cache`, ...) is refused when the dataset is distributed,
-    because it would have to bring the batches back to the host.
+    because it would have to bring the batches back to the host.  So is `skip` behind a function
+    whose state other batches would see (seeded random ops, `tf.random.Generator`, variables it
+    assigns to), and a dataset that went through a `tf.function` with this already applied.
+
+    Only the host's dataset may end the batches.  An OutOfRange inside `fn` (an iterator of its
+    own that has no more elements, a StopIteration in a `tf.numpy_function`) is an
+    InvalidArgumentError, as in `Dataset.map`; here it is the last thing the iterator gives.
     """
 
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
-        mapped = dataset.map(fn, name="on_data_device")
+        mapped = dataset.map(fn, name=_NAME)
         mapped.runs_on_data_device = True
+        _applied["eagerly" if tf.executing_eagerly() else "in a function"] = True
         graph = tf.compat.v1.get_default_graph()
         while graph is not None:  # so that a dataset with this hidden in its function is known
             graph.runs_on_data_device = True
@@ -76,6 +88,8 @@ def split(dataset: tf.data.Dataset, data_device: str):
         if kind in _MAPS:
             functions.append(compat.traced_map_function(op))
         else:
+            if kind == "_SkipDataset":
+                _refuse_skip(op, functions)
             host = _BEFORE_THE_FRONT_END[kind](host, op)
 
     def front_end(flat):
@@ -84,6 +98,46 @@ def split(dataset: tf.data.Dataset, data_device: str):
         return flat
 
     return host, front_end, dataset.element_spec
+
+
+# Ops with state that a function may use for skipped batches or not: nobody sees the difference.
+_HARMLESS = {
+    "Assert",
+    "Case",
+    "If",
+    "LookupTableFindV2",
+    "LookupTableSizeV2",
+    "PartitionedCall",
+    "Placeholder",
+    "PrintV2",
+    "ReadVariableOp",
+    "ResourceGather",
+    "ResourceGatherNd",
+    "StatefulPartitionedCall",
+    "TimedInPlace",  # of the emulated GPUs
+    "VarIsInitializedOp",
+    "While",
+}
+
+
+def _refuse_skip(skip: tf.data.Dataset, functions) -> None:
+    """Elsewhere skipped batches run through the function, and its state is what they leave."""
+    for function in functions:
+        for op in compat.ops_of(function):
+            if op.type not in _HARMLESS and compat.is_stateful(op) and not _unseeded(op):
+                raise ValueError(
+                    f"the dataset has a skip operation behind on_data_device(), whose function "
+                    f"has the stateful op {op.type} ({op.name}): batches are skipped before the "
+                    "function sees them, so it would go on with another state than under other "
+                    "strategies; write dataset.skip(...).apply(on_data_device(fn)), with skip "
+                    "before it, or use stateless random ops"
+                )
+
+
+def _unseeded(op) -> bool:
+    """Whether it draws other numbers in every run, so that none can be expected."""
+    attributes = op.node_def.attr
+    return "seed2" in attributes and not attributes["seed"].i and not attributes["seed2"].i
 
 
 def _nodes(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
@@ -106,6 +160,27 @@ def _refuse_hidden(dataset: tf.data.Dataset) -> None:
                 f"on_data_device() was applied inside the function of {_name(node)}, which runs "
                 "on the host; apply it to the dataset that is distributed instead"
             )
+        # A function's result has what was applied in it, an argument what was applied anywhere.
+        if compat.came_through_a_function(node) and (
+            _applied["in a function"] or (_applied["eagerly"] and not tf.executing_eagerly())
+        ):
+            _refuse_lost(compat.serialized(node))
+
+
+def _refuse_lost(serialized: tf.Tensor) -> None:
+    """Of a dataset that came through a tf.function TensorFlow knows nothing but its C++ object."""
+    message = (
+        "the dataset came through a tf.function, as its result or its argument, with "
+        "on_data_device() already applied, and can no longer be divided; apply on_data_device() "
+        "to what the function returns, or distribute the dataset outside of the function"
+    )
+    if tf.executing_eagerly():
+        if _NAME.encode() in serialized.numpy():
+            raise ValueError(message)
+        return
+    # \C is any byte, also one that is no text.
+    lost = tf.strings.regex_full_match(serialized, rf"\C*{_NAME}\C*")
+    tf.debugging.Assert(tf.logical_not(lost), [message])
 
 
 def _name(dataset: tf.data.Dataset) -> str:

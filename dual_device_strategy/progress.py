@@ -89,14 +89,27 @@ class Progress:
                 self.arrived.assign_add(1, read_value=False)
             return self.arrived.handle  # something it has to return, and this is not copied
 
-        # Called remotely, because a generator's function has only one device.
-        with tf.init_scope(), tf.device(compat.host_of(self.arrived.device)):
-            target = tf.constant(self.arrived.device)
-        counting = tf.function(count, autograph=False).get_concrete_function()
         with tf.control_dependencies(flat):
-            tf.raw_ops.RemoteCall(
-                target=target, args=counting.captured_inputs, Tout=[tf.resource], f=counting
-            )
+            self._call_on_host(count)
+
+    def note_end(self) -> None:
+        """Notes that no more batches will come, although the host pipeline has not said so."""
+
+        def note():
+            self.ended.assign(True, read_value=False)
+            return self.ended.handle
+
+        self._call_on_host(note)
+
+    def _call_on_host(self, function: Callable) -> None:
+        """Called remotely, because a generator's function has only one device."""
+        device = self.arrived.device
+        with tf.init_scope(), tf.device(compat.host_of(device)):
+            target = tf.constant(device)
+        traced = tf.function(function, autograph=False).get_concrete_function()
+        tf.raw_ops.RemoteCall(
+            target=target, args=traced.captured_inputs, Tout=[tf.resource], f=traced
+        )
 
     def arrivals(self) -> Callable[[], int]:
         """Tells how many batches have arrived since this was called."""

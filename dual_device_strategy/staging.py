@@ -21,6 +21,7 @@ receiving device's compute stream, so a copy runs beside a step only if a READY 
 feeds the step.
 """
 
+import itertools
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -30,7 +31,14 @@ from dual_device_strategy.devices import usable_cores
 from dual_device_strategy.out_of_memory import PREPARING, READY, scope_name
 from dual_device_strategy.progress import Progress
 
-_ITERATOR = tf.TensorSpec([], tf.resource)
+_RESOURCE = tf.TensorSpec([], tf.resource)
+_numbers = itertools.count()  # one for each `Staging`; an id() comes back after the object is gone
+
+OUT_OF_RANGE = (
+    "the function given to on_data_device produced OutOfRangeError: an iterator or a queue that it "
+    "draws from has no more elements, or a Python function in it raised StopIteration; only the "
+    "host's dataset may end the batches"
+)
 
 
 def _get_next(iterator, types, shapes):
@@ -46,7 +54,8 @@ class Stage:
     flat tensors, runs on `device` and makes an element of `element_spec` of each.  With `unpack`,
     ragged and sparse tensors travel as their component tensors: TensorFlow's kernels would rebuild
     them from a variant in host memory.  `get_next` runs on the source device, `arrived` is called
-    with what came; `name` stands in TensorFlow's error messages, with the size of what it makes.
+    with what came, `failed` when an OutOfRange in `transform` has ended the batches; `name` stands
+    in TensorFlow's error messages, with the size of what it makes.
     """
 
     def __init__(
@@ -62,6 +71,7 @@ class Stage:
         unpack: bool = False,
         get_next: Callable = _get_next,
         arrived: Callable | None = None,
+        failed: Callable | None = None,
         warm_up: bool = False,
     ):
         types, shapes = compat.flat_types(source_spec), compat.flat_shapes(source_spec)
@@ -77,20 +87,21 @@ class Stage:
             )
 
         remote_find = _trace(find_there, tf.TensorSpec([], tf.string))
-        remote_next = _trace(get_next_there, _ITERATOR)
+        remote_next = _trace(get_next_there, _RESOURCE)
         # There is no kernel for a string constant on a GPU, but one can be captured.
         with tf.init_scope(), tf.device(compat.host_of(device)):
             target = tf.constant(source_device)
 
         def find(handle):
-            return tf.raw_ops.RemoteCall(
+            (iterator,) = tf.raw_ops.RemoteCall(
                 target=target, args=[handle], Tout=[tf.resource], f=remote_find
             )
+            return [iterator, _new_mark()] if transform else iterator
 
         made_spec = moved_spec if element_spec is None else element_spec
         scope = scope_name(name, component_specs(made_spec))
 
-        def pull(iterator):
+        def pull(iterator, mark=None):
             with tf.name_scope(scope):
                 flat = tf.raw_ops.RemoteCall(
                     target=target,
@@ -103,24 +114,35 @@ class Stage:
                     arrived(flat)
                 for tensor, shape in zip(flat, compat.flat_shapes(moved_spec), strict=True):
                     tensor.set_shape(shape)
-                return transform(flat) if transform else flat
+                if not transform:
+                    return flat
+                with tf.control_dependencies([_set_mark(mark, True, after=flat)]):
+                    made = transform(flat)
+                _set_mark(mark, False, after=made)
+                return made
 
+        state = [_RESOURCE] * (2 if transform else 1)  # what `find` returns
         self.element_spec = made_spec
         self._device, self.slots, self._warm_up = device, slots, warm_up
         self._find = _trace(find, tf.TensorSpec([], tf.string))
         self._next = _trace(
-            pull, _ITERATOR, experimental_attributes={"experimental_ints_on_device": True}
+            pull, *state, experimental_attributes={"experimental_ints_on_device": True}
         )
         self._only_pulls = transform is None
-        # Nothing to do at the end but to have held the source's iterator until then.
-        self._end = _trace(lambda iterator, held: tf.constant(0, tf.int64), _ITERATOR, _ITERATOR)
+
+        def end(iterator, *others):  # the last of them, the source's iterator, is held until now
+            if transform:
+                _refuse_mark(others[0], failed)
+            return tf.constant(0, tf.int64)
+
+        self._end = _trace(end, *state, _RESOURCE)
         # A concrete function, as TensorFlow warns of many traces of one that is not.
         captured = self._find.captured_inputs, self._next.captured_inputs, self._end.captured_inputs
         self._captured = captured
         self._make = _trace(
             self._make_dataset,
             tf.TensorSpec([], tf.string),
-            _ITERATOR,
+            _RESOURCE,
             *(tf.TensorSpec(t.shape, t.dtype) for inputs in captured for t in inputs),
         )
 
@@ -153,6 +175,34 @@ class Stage:
             if self.slots:
                 dataset = dataset.prefetch(self.slots)
             return iter(dataset.with_options(_stage_options(self._warm_up)))
+
+
+# Only the host's iterator may end the batches.  But a GeneratorDataset takes every OutOfRange of
+# its function for the end, also one from inside the front end: an iterator or a queue that has no
+# more elements, a Python function's StopIteration.  `Dataset.map` makes InvalidArgument of those.
+# So a variable says whether the front end is at work.  It is on the front end's own device, and
+# setting it passes a pointer and starts nothing there.  At the end, and when the dataset is
+# dropped, a GeneratorDataset calls a last function; what that raises is what the consumer sees.
+
+
+def _new_mark() -> tf.Tensor:
+    mark = compat.anonymous_variable(tf.bool)
+    _set_mark(mark, False, after=[])
+    return mark
+
+
+def _set_mark(mark, at_work: bool, after):
+    with tf.control_dependencies(after):
+        return tf.raw_ops.AssignVariableOp(resource=mark, value=tf.constant(at_work))
+
+
+def _refuse_mark(mark, failed: Callable | None) -> None:
+    at_work = tf.raw_ops.ReadVariableOp(resource=mark, dtype=tf.bool)
+    told = []
+    if failed:
+        told = [tf.cond(at_work, lambda: (failed(), True)[1], lambda: False)]
+    with tf.control_dependencies(told):
+        tf.debugging.Assert(tf.logical_not(at_work), [OUT_OF_RANGE])
 
 
 class _Generator(tf.data.Dataset):
@@ -199,6 +249,8 @@ class Staging:
     ):
         """`slots`: how many batches may wait on the first and on the second of the `devices`."""
         (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
+        self.number = next(_numbers)
+        self.host_spec = host_spec
         self._host_device = compat.host_of(data_device)
         self._host_slots, self._stages = 0, []
         if data_device != self._host_device or warm_up:
@@ -212,6 +264,7 @@ class Staging:
                     transform=front_end,
                     element_spec=front_end_spec,
                     get_next=progress.get_next_counted if progress else _get_next,
+                    failed=progress.note_end if warm_up else None,
                     warm_up=warm_up,
                 )
             )
