@@ -1,4 +1,4 @@
-"""What the commands of this package share: the device flags, and mistakes told in one sentence."""
+"""What the commands of this package share: device flags, mistakes in one sentence, output files."""
 
 import contextlib
 import sys
@@ -45,7 +45,7 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
 
 @contextlib.contextmanager
 def mistakes_told(*errors: type[Exception]) -> Iterator[None]:
-    """Ends the command with the error's message and exit code 1, without a traceback."""
+    """Ends the command with the message of such an error and exit code 1, without a traceback."""
     try:
         yield
     except errors as error:
@@ -54,13 +54,13 @@ def mistakes_told(*errors: type[Exception]) -> Iterator[None]:
 
 
 def start_emulation_from_flags() -> None:
-    """Makes the GPUs of --emulate_gpus, if any; raises what `emulation.start` raises."""
+    """Starts the GPUs of --emulate_gpus, if any; raises what `emulation.start` raises."""
     if _EMULATE_GPUS.value is not None:
         emulation.start(gpus=_EMULATE_GPUS.value)
 
 
 def start_emulation() -> None:
-    """Makes the GPUs of --emulate_gpus, if any; a mistake in the flag ends the command."""
+    """Starts the GPUs of --emulate_gpus, if any; a mistake in the flag ends the command."""
     with mistakes_told(ValueError, RuntimeError):
         start_emulation_from_flags()
 
@@ -76,7 +76,7 @@ def configure_devices_from_flags() -> Devices:
 
 
 def start_devices() -> Devices:
-    """Emulation if asked for, then the devices; a mistake in the flags ends the command."""
+    """Starts the emulation if asked to, and configures the devices; a mistake ends the command."""
     start_emulation()
     with mistakes_told(ValueError, RuntimeError):
         return configure_devices_from_flags()

@@ -18,7 +18,7 @@ _STEPS = flags.DEFINE_integer("steps", 100, "Training steps under each strategy.
 _BATCH = flags.DEFINE_integer("signals", 32, "Signals in a batch.", lower_bound=1)
 
 SAMPLES, FRAME, CLASSES = 4096, 256, 8
-WORK_MS = 20  # what front end and step take beside their real work on emulated GPUs
+WORK_MS = 20  # on emulated GPUs, front end and step each take this long beside their real work
 
 
 def signals(batch_size: int) -> tf.data.Dataset:
@@ -34,7 +34,7 @@ def signals(batch_size: int) -> tf.data.Dataset:
 
 
 def spectra(signal: tf.Tensor, label: tf.Tensor):
-    """The front end."""
+    """The front end: log spectra of the signals."""
     if emulation.active():
         signal = emulation.timed(signal, ms=WORK_MS)
     frames = tf.signal.stft(signal, FRAME, FRAME // 2)
@@ -56,7 +56,7 @@ class Work(keras.layers.Layer):
 
 
 def train(strategy: tf.distribute.Strategy, front_end_in_step: bool) -> tuple[float, float]:
-    """The last loss and the milliseconds a step took."""
+    """Trains a new model; returns the last loss and the milliseconds per step."""
     keras.utils.set_random_seed(1)
     with strategy.scope():
         model = keras.Sequential(

@@ -46,11 +46,14 @@ def exhausted_device(error: Exception) -> str | None:
     return UNNAMED if _WITHOUT_DEVICE.search(error.message) else None
 
 
-def scope_name(stage: str, specs) -> str:
-    """The scope with what `explained` would say, because no Python sees an error that is raised
-    inside a tf.function, as in Keras, before the user does."""
+def scope_name(slot: str, specs) -> str:
+    """A name for a scope that says what `explained` would say.
+
+    An error raised inside a tf.function, as in Keras, reaches the user without passing through
+    Python code of ours; but its message contains the names of its scopes.
+    """
     size = size_of(specs).replace(",", "").replace(" ", "_")
-    return f"{stage}.{size}.if_the_device_is_out_of_memory.{_REMEDY[stage]}"
+    return f"{slot}.{size}.if_the_device_is_out_of_memory.{_REMEDY[slot]}"
 
 
 def explained(
@@ -59,9 +62,9 @@ def explained(
     batch: str,
     in_step: bool,
 ) -> tf.errors.ResourceExhaustedError:
-    """`error` with its device, its slot, the batch's size and what to change, in front.
+    """`error`, preceded by its device and slot, the size of the batch and what to change.
 
-    `error` itself where no memory of the strategy's two devices ran out.
+    `error` itself if it was not the memory of one of the strategy's two devices that ran out.
 
     Args:
       in_step: whether a step failed; false where a batch was asked for.
@@ -91,7 +94,7 @@ def explained(
 
 
 def size_of(tensors) -> str:
-    """The bytes of a batch, or of the specs of one as far as they say."""
+    """The bytes of a batch, in words, from its tensors or from their specs."""
     sizes = [t.shape.num_elements() for t in tensors]
     if any(size is None for size in sizes):
         return "a batch has no fixed size"

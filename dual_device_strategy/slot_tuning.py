@@ -21,7 +21,7 @@ from absl import logging
 
 from dual_device_strategy.devices import free_memory
 from dual_device_strategy.progress import Progress
-from dual_device_strategy.whatif import Stages, predict
+from dual_device_strategy.whatif import PartTimes, predict
 
 FIRST, MOST = 3, 8
 # A step may be this much longer than with MOST slots, for the memory that fewer slots leave free.
@@ -122,7 +122,7 @@ def choose(prepared: np.ndarray, stepped: np.ndarray, batches: int) -> int | Non
     """
     if not len(prepared) or not len(stepped):
         return None
-    stages = Stages(front_end=prepared, step=stepped)
+    stages = PartTimes(front_end=prepared, step=stepped)
     steps = min(max(batches, 100), SIMULATED)
     predicted = {
         slots: statistics.fmean(

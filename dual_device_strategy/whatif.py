@@ -1,18 +1,18 @@
-"""What a step would take with other slots, batch sizes, bandwidth or model devices.
+"""How long a step would take with other slots, batch sizes, bandwidth or model devices.
 
-A discrete-event simulation of the stages of `staging.py`.  Each stage takes the next batch when
-three things are true: the stage before has one, there is room behind, and it is done with the one
-before.  So every event is the latest of a few earlier ones, and batch after batch is computed
-without a queue of events:
+A discrete-event simulation of the pipeline in `staging.py`.  A part of the pipeline takes the next
+batch when three things are true: the part before has one, there is room behind, and its own last
+batch is done.  So every event is the latest of a few earlier ones, and batches are computed one
+after the other, without a queue of events:
 
->>> stages = Stages(host=5, front_end=30, transfer=1, step=20)
->>> predict(stages).step_ms
+>>> parts = PartTimes(host=5, front_end=30, transfer=1, step=20)
+>>> predict(parts).step_ms
 30.0
->>> round(predict(stages.with_batch(0.5, fixed={"step": 4})).step_ms, 1)
+>>> round(predict(parts.with_batch(0.5, fixed={"step": 4})).step_ms, 1)
 15.0
 
-Times are in milliseconds, from `dual_device_strategy.profile` or made up.  A stage whose time
-varies is given a sequence of its times, from which the simulation draws.
+Times are in milliseconds, measured by `dual_device_strategy.profile` or made up.  Where the time
+of a part varies, give a sequence of its times, from which the simulation draws.
 """
 
 import dataclasses
@@ -20,21 +20,23 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-STAGES = ("host", "copy", "front_end", "transfer", "step")
+PARTS = ("host", "copy", "front_end", "transfer", "step")
 Times = float | Sequence[float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Stages:
-    """Milliseconds that each stage takes for a batch: one figure, or a sequence to draw from.
+class PartTimes:
+    """The milliseconds that each part of the pipeline takes for a batch.
+
+    Each is one figure, or a sequence to draw from.
 
     Attributes:
       host: the host pipeline.
       copy: from the host to the data device.
-      front_end: what `on_data_device` was given.
+      front_end: the function given to `on_data_device`.
       transfer: from the data device to the model device.
-      step: the training step, its dispatch and the reading of its result included.
-      gap: what the loop needs between two steps even when a batch is READY.
+      step: the training step, including its dispatch and the reading of its result.
+      gap: the time that the loop needs between two steps even when a batch is READY.
     """
 
     host: Times = 0.0
@@ -45,7 +47,7 @@ class Stages:
     gap: float = 0.0
 
     def __post_init__(self):
-        for name in STAGES:
+        for name in PARTS:
             times = np.asarray(getattr(self, name), float)
             if times.ndim > 1 or not times.size or not (np.isfinite(times) & (times >= 0)).all():
                 raise ValueError(
@@ -58,19 +60,19 @@ class Stages:
 
     @property
     def of_data_device(self) -> float:
-        """What the data device needs for a batch: it copies and computes in turns."""
+        """The time that the data device needs for a batch: it copies and computes in turns."""
         return self.mean("copy") + self.mean("front_end")
 
     @property
     def limit(self) -> float:
-        """No number of slots makes a step shorter than the slowest stage."""
+        """The time of the slowest part: no number of slots makes a step shorter."""
         return max(self.mean("host"), self.of_data_device, self.mean("transfer"), self.mean("step"))
 
-    def with_batch(self, factor: float, fixed: Mapping[str, float] | None = None) -> "Stages":
-        """The stages for batches `factor` times as large.
+    def with_batch(self, factor: float, fixed: Mapping[str, float] | None = None) -> "PartTimes":
+        """The times for batches `factor` times as large.
 
-        `fixed` says how many milliseconds of a stage do not depend on the batch size (a line
-        through the times of two batch sizes tells); without it all of a stage's time does.
+        `fixed` gives, by part, the milliseconds that do not depend on the batch size (fit a line
+        through the times of two batch sizes to find them); without it, all of the time scales.
         """
         fixed = fixed or {}
 
@@ -79,24 +81,24 @@ class Stages:
             kept = np.minimum(times, fixed.get(name, 0.0))
             return kept + factor * (times - kept)
 
-        return Stages(**{name: scale(name) for name in STAGES}, gap=self.gap)
+        return PartTimes(**{name: scale(name) for name in PARTS}, gap=self.gap)
 
-    def with_bandwidth(self, factor: float) -> "Stages":
-        """The stages on links `factor` times as fast."""
+    def with_bandwidth(self, factor: float) -> "PartTimes":
+        """The times with links `factor` times as fast."""
         faster = {name: np.asarray(getattr(self, name)) / factor for name in ("copy", "transfer")}
         return dataclasses.replace(self, **faster)
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What the simulation saw once the pipeline was full.
+    """The result of a simulation, from when the pipeline was full.
 
     Attributes:
       step_ms: mean time of a step.
       variation: standard deviation of step times, over their mean.
       wait_share: share of the time that the step waited for its batch.
       ready: mean number of READY batches when the step asked.
-      spans: for each batch, stage -> (begin, end) in ms since the start; "ready" is the time it
+      spans: for each batch, part -> (begin, end) in ms since the start; "ready" is the time it
         waited for the step.
     """
 
@@ -108,7 +110,7 @@ class Prediction:
 
 
 def predict(
-    stages: Stages,
+    parts: PartTimes,
     *,
     slots: int = 3,
     model_devices: int = 1,
@@ -120,15 +122,15 @@ def predict(
     """Simulates `steps` steps.
 
     Args:
-      stages: the stages' times.
-      slots: as of `DataModelSplitStrategy`.
+      parts: the times of the parts.
+      slots: as in `DataModelSplitStrategy`.
       model_devices: with more than one, each takes a batch of its own on every step.
-      steps: how many steps; more for stages that vary much.
-      host_buffer: how many batches the host pipeline prefetches.
-      dispatch_ms: how long after a step got its batch the device has its work.  A transfer that
-        is asked for later than that waits for the step to end: TensorFlow's device-to-device copy
-        waits for what is queued on the receiver.
-      seed: of the draws.
+      steps: the number of steps; use more where times vary much.
+      host_buffer: the number of batches that the host pipeline prefetches.
+      dispatch_ms: the time from when a step gets its batch until its work is on the device.  A
+        transfer that is asked for after that waits for the step to end, because TensorFlow's
+        device-to-device copy waits for the work queued on the receiver.
+      seed: the seed of the draws.
     """
     if slots < 2:
         raise ValueError(f"slots must be at least 2 (one preparing, one training), got {slots}")
@@ -141,9 +143,9 @@ def predict(
     batches = steps * m
     random = np.random.default_rng(seed)
     host, copy, front_end, transfer = (
-        _draws(getattr(stages, name), batches, random) for name in STAGES[:4]
+        _draws(getattr(parts, name), batches, random) for name in PARTS[:4]
     )
-    step = [stages.gap + ms for ms in _draws(stages.step, steps, random)]
+    step = [parts.gap + ms for ms in _draws(parts.step, steps, random)]
 
     made, asked, prepared, taken, arrived = ([0.0] * batches for _ in range(5))
     begun, ended = [0.0] * steps, [0.0] * steps
@@ -155,14 +157,14 @@ def predict(
     for s in range(steps):
         asks = before(ended, s)
         for i in range(s * m, s * m + m):
-            # The host makes a batch when the buffer has room: one was asked for by the data stage.
+            # The host makes a batch when the buffer has room: one was asked for by the data part.
             host_begin = max(before(made, i), before(asked, i, host_buffer))
             made[i] = host_begin + host[i]
-            # The data stage asks when the batch before has been taken; the work is asynchronous.
+            # The data part asks when the batch before has been taken; the work is asynchronous.
             asked[i] = max(before(taken, i), before(asked, i), made[i])
             data_begin = max(asked[i], before(prepared, i))
             prepared[i] = data_begin + copy[i] + front_end[i]
-            # The model stage asks when a READY slot is free; without one, when the step asks.
+            # The model part asks when a READY slot is free; without one, when the step asks.
             room = before(begun, s, ready_slots) if ready_slots else asks
             taken[i] = max(room, before(arrived, i, m), asked[i])
             copy_begin = max(taken[i], prepared[i])

@@ -145,7 +145,7 @@ def test_flags_that_are_named_exist(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     known = {flag.name for flag in run_flags.ALL} | {"help", "flagfile"}
     elsewhere = {"checkpoint", "text", "speaker_wav", "out", "logdir"}
-    elsewhere |= {"batch_sizes", "stage_ms", "host_slowdown"}  # of the comparison
+    elsewhere |= {"batch_sizes", "part_ms", "host_slowdown"}  # of the comparison
     for flag in set(re.findall(r"(?<![\w-])--([a-z_]+(?:-[a-z]+)*)", text)):
         older = flag.replace("-", "_")
         assert (

@@ -17,19 +17,21 @@ from dual_device_strategy.compare.logs import compare_logs
 from dual_device_strategy.compare.rounds import Comparison, compare_at
 from dual_device_strategy.devices import total_memory
 from dual_device_strategy.output_files import writable
-from dual_device_strategy.workload import Workload, stage_times
+from dual_device_strategy.workload import Workload, part_times
 
 _BATCH_SIZES = flags.DEFINE_list(
     "batch_sizes", ["8", "12", "16", "20", "24", "28", "32"], "Batch sizes to compare at."
 )
-_STAGE_MS = flags.DEFINE_multi_string(
-    "stage_ms",
+_PART_MS = flags.DEFINE_multi_string(
+    "part_ms",
     ["10,20,20"],
-    "On emulated GPUs and CPUs: what host, front end and step take in ms for a batch of 16; "
-    "several times for several cases.",
+    "On emulated GPUs and CPUs: how many ms host, front end and step take for a batch of 16; "
+    "repeat the flag for several cases.",
 )
-_TEXT_LEN = flags.DEFINE_integer("text_len", 200, "Of the workload.", lower_bound=1)
-_MEL_FRAMES = flags.DEFINE_integer("mel_frames", 400, "Of the workload.", lower_bound=1)
+_TEXT_LEN = flags.DEFINE_integer("text_len", 200, "Tokens of a text.", lower_bound=1)
+_MEL_FRAMES = flags.DEFINE_integer(
+    "mel_frames", 400, "Spectrum frames of an element.", lower_bound=1
+)
 _STEP_MB = flags.DEFINE_float(
     "step_mb", 8, "Memory that the emulated step takes for each element of a batch, in MB."
 )
@@ -54,31 +56,41 @@ def main(arguments) -> None:
         command.mistakes_told(OSError, ValueError),
         writable({"json": _JSON.value, "plot": _PLOT.value}),
     ):
-        sizes, cases = _batch_sizes(), [stage_times(text.split(",")) for text in _STAGE_MS.value]
+        sizes, cases = _batch_sizes(), [part_times(text.split(",")) for text in _PART_MS.value]
         _check_plot()
-        # TensorFlow tells of every strategy that is made, at every round.
+        # TensorFlow logs every strategy that is made, at every round.
         tf.get_logger().setLevel(logging.WARNING)
         devices = _start_devices()
         setting = Setting(
             devices.data_device, devices.model_device, _SLOTS.value, _HOST_SLOWDOWN.value
         )
         try:
-            _compare(sizes, cases, devices, setting, comparisons)
-        finally:  # interrupted after an hour, an hour's figures are worth having
+            _compare(sizes, cases, devices, setting, comparisons=comparisons)
+        finally:  # a run interrupted after an hour still shows an hour's figures
             _tell(comparisons, setting)
     sys.exit(0 if any(c.step_ms(OURS) for c in comparisons) else 1)
 
 
-def _compare(sizes, cases, devices, setting, comparisons):
+def _compare(sizes, cases, devices, setting, *, comparisons):
     real = devices.model.kind == "GPU" and not emulation.active()
     memory = total_memory(devices.model_device)
     for case in [None] if real else cases:
         without, case_comparisons = set(), []
         for size in sizes:
             workload = Workload(
-                size, _TEXT_LEN.value, _MEL_FRAMES.value, case, 0 if real else _STEP_MB.value
+                batch_size=size,
+                text_len=_TEXT_LEN.value,
+                mel_frames=_MEL_FRAMES.value,
+                part_ms=case,
+                step_mb=0 if real else _STEP_MB.value,
             )
-            compared = compare_at(workload, setting, _NUM_STEPS.value, _ROUNDS.value, without)
+            compared = compare_at(
+                workload,
+                setting,
+                steps=_NUM_STEPS.value,
+                rounds=_ROUNDS.value,
+                without=without,
+            )
             # What did not fit will not fit with larger batches either.
             without |= {row.name for row in compared.rows if row.problem == "does not fit"}
             case_comparisons.append(compared)

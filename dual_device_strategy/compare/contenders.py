@@ -1,6 +1,7 @@
-"""The ways to do the same work: each makes a function for the next batch and one for a step.
+"""The contenders: ways to do the same work.
 
-Every step returns a loss, which the loop reads.
+Each makes a loop, which is a function for the next batch and one for a step.  Every step returns a
+loss, which the loop reads.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from dual_device_strategy.devices.names import kind_and_index
 from dual_device_strategy.front_end import on_data_device
 from dual_device_strategy.strategy import DataModelSplitStrategy
 from dual_device_strategy.workload import Workload
@@ -21,7 +23,7 @@ Loop = tuple[Callable[[], object], Callable[[object], tf.Tensor]]
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """The devices, and how much longer the front end takes on a core of the host."""
+    """The devices and slots, and how many times longer the front end takes on a host's core."""
 
     data_device: str
     model_device: str
@@ -30,7 +32,7 @@ class Setting:
 
 
 def contenders(workload: Workload, setting: Setting) -> dict[str, Callable[[], Loop]]:
-    """By name, functions that make a loop; making one may run out of memory."""
+    """Functions that make a loop, by name; making one may run out of memory."""
     made = {
         OURS: split,
         "one device": one_device,
@@ -43,8 +45,8 @@ def contenders(workload: Workload, setting: Setting) -> dict[str, Callable[[], L
     return {name: lambda make=make: make(workload, setting) for name, make in made.items()}
 
 
-def stages_alone(workload: Workload, setting: Setting) -> dict[str, Callable[[], Loop]]:
-    """Loops over one stage each, on a batch that stays where it is; their slowest is the limit."""
+def parts_alone(workload: Workload, setting: Setting) -> dict[str, Callable[[], Loop]]:
+    """Loops over one part each, on a batch that stays in place; the slowest is the limit."""
 
     def host():
         iterator = iter(workload.host())
@@ -88,7 +90,7 @@ def mirrored_on_one(workload: Workload, setting: Setting) -> Loop:
 
 
 def mirrored_on_both(workload: Workload, setting: Setting) -> Loop:
-    """Data parallel: both devices do both, each with half of the batch."""
+    """Data parallel: both devices do all of the work, each on half of the batch."""
     strategy = tf.distribute.MirroredStrategy([setting.data_device, setting.model_device])
     half = dataclasses.replace(workload, batch_size=workload.batch_size // 2)
     return _under(strategy, workload.host(), lambda: _inline(half))
@@ -117,7 +119,7 @@ def host_side(workload: Workload, setting: Setting) -> Loop:
     with tf.device(model):
         train = workload.train_step()
     front_end = workload.front_end
-    if workload.stage_ms:
+    if workload.part_ms:
         hold_core = holding_a_core(front_end_core_ms(workload, setting))
         front_end = lambda *batch: hold_core(batch)  # noqa: E731
     with tf.device("/CPU:0"):
@@ -129,7 +131,7 @@ def host_side(workload: Workload, setting: Setting) -> Loop:
 
 def front_end_core_ms(workload: Workload, setting: Setting) -> float:
     """How long the front end keeps a core of the host busy with a batch."""
-    if workload.stage_ms:
+    if workload.part_ms:
         return workload.scaled_ms()[1] * setting.host_slowdown
     with tf.device("/CPU:0"):
         batch, times = next(iter(workload.host())), []
@@ -151,7 +153,7 @@ def on(device: str, function: Callable) -> Callable:
 
 
 def holding_a_core(ms: float) -> Callable:
-    """A function that hands a batch on after so many milliseconds of work on one core."""
+    """A function that passes a batch on after `ms` milliseconds of work on one core."""
     with tf.device("/CPU:0"):
         matrix = tf.eye(64)  # small enough that one core multiplies it
 
@@ -197,8 +199,8 @@ def _inline(workload):
 
 
 def _prefetched(dataset, device):
-    kind, index = device.rsplit("device:", 1)[-1].lstrip("/").split(":")
-    if kind.upper() == "CPU":  # copies to another CPU device are no prefetching's business
+    kind, index = kind_and_index(device)
+    if kind == "CPU":  # prefetch_to_device does not copy to another CPU device
         return iter(dataset.prefetch(2))
     move = tf.data.experimental.prefetch_to_device(f"/{kind}:{index}", buffer_size=2)
     return iter(dataset.apply(move))

@@ -14,10 +14,10 @@ _OF_DEVICES = (("busy", "busy", "{:.0%}"), ("peak, MB", "peak_mb", "{:,.1f}"))
 
 
 def compare_logs(paths: list[str]) -> tuple[str, list[str]]:
-    """A table of what can be compared, and a sentence for each log that cannot be used.
+    """A table that compares two logs, and a sentence for each log that cannot be used.
 
-    Of a run that was cut off, the last figures it wrote are in the table; if there is nothing to
-    show at all, the table is empty.
+    For a run that was cut off, the table has the last figures it wrote.  The table is empty if
+    there is nothing to show.
     """
     columns, problems = [], []
     for path in paths:

@@ -1,4 +1,4 @@
-"""The comparison as a picture: ms a step by batch size, one picture for each case."""
+"""The comparison as pictures: ms per step by batch size, one picture for each case."""
 
 import html
 import itertools
@@ -57,7 +57,7 @@ def write_png(comparisons: list[Comparison], path: str | Path) -> None:
 
 
 def page(comparisons: list[Comparison], text: str) -> str:
-    """The pictures, and what the command printed, as a self-contained page."""
+    """A self-contained page with the pictures and with what the command printed."""
     parts = []
     for case, series in by_case(comparisons).items():
         heading = f"<h2>{html.escape(case)}</h2>" if case else ""

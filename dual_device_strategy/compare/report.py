@@ -14,17 +14,17 @@ NOTES = {
 
 
 def table(comparison: Comparison) -> str:
-    """One batch size."""
+    """The table of one batch size."""
     limit, best = comparison.limit_ms, comparison.best_ms
     given = ""
-    if comparison.stage_ms:
-        given = " (host {:g}, front end {:g}, step {:g} ms)".format(*comparison.stage_ms)
+    if comparison.part_ms:
+        given = " (host {:g}, front end {:g}, step {:g} ms)".format(*comparison.part_ms)
     alone = ", ".join(
         f"{name} {row.step_ms:.1f}" if row.step_ms else f"{name}: {row.problem}"
         for name, row in comparison.alone.items()
     )
     lines = [
-        f"Batch size {comparison.batch_size}{given}; each stage alone, ms: {alone}",
+        f"Batch size {comparison.batch_size}{given}; each part alone, ms: {alone}",
         "",
         "| | ms a step | variation | to the best | to the limit | MB data | MB model | |",
         "|---|--:|--:|--:|--:|--:|--:|---|",
@@ -48,7 +48,7 @@ def table(comparison: Comparison) -> str:
 
 
 def break_even_cores(comparison: Comparison) -> int | None:
-    """With fewer cores than these the host cannot make batches as fast as ours takes them."""
+    """The number of cores that the host needs to make batches as fast as ours takes them."""
     ours = comparison.step_ms(OURS)
     if not ours or not comparison.host_core_ms:
         return None
@@ -69,9 +69,9 @@ def _note(row, comparison):
 
 
 def summary(comparisons: list[Comparison]) -> str:
-    """All of them in one table: ms a step, and in brackets how many times ours that is.
+    """One table of all comparisons: ms per step and, in brackets, how many times ours that is.
 
-    Ours itself is set against the slowest stage alone.
+    Ours itself is compared with the slowest part alone.
     """
     names = list(dict.fromkeys(row.name for c in comparisons for row in c.rows))
     heads = ["batch size", "host, front end, step", "slowest alone", *names, f"{OURS}: variation"]
@@ -81,8 +81,8 @@ def summary(comparisons: list[Comparison]) -> str:
     ]
     for c in comparisons:
         ours = next((row for row in c.rows if row.name == OURS), None)
-        stages = ", ".join(f"{ms:g}" for ms in c.stage_ms) if c.stage_ms else "as they are"
-        cells = [str(c.batch_size), stages, f"{c.limit_ms:.2f}" if c.limit_ms else "-"]
+        parts = ", ".join(f"{ms:g}" for ms in c.part_ms) if c.part_ms else "as they are"
+        cells = [str(c.batch_size), parts, f"{c.limit_ms:.2f}" if c.limit_ms else "-"]
         for name in names:
             step_ms = c.step_ms(name)
             if step_ms is None:
@@ -100,7 +100,7 @@ def summary(comparisons: list[Comparison]) -> str:
 
 
 def recommendation(comparisons: list[Comparison], slots, memory_mb: float | None) -> str:
-    """Settings for this much device memory: the batch size of the most elements a second."""
+    """The settings for this much device memory: the batch size with most elements per second."""
     ours = [
         row
         for comparison in comparisons
@@ -111,7 +111,7 @@ def recommendation(comparisons: list[Comparison], slots, memory_mb: float | None
         return "No batch size fits: make batches smaller than the smallest tried."
     rates = {row.batch_size: row.batch_size / row.step_ms * 1e3 for row in ours}
     fastest = max(rates.values())
-    # Of sizes that are as fast to within 2 %, the smallest leaves most memory.
+    # Among sizes within 2 % of the fastest, the smallest leaves most memory.
     chosen = min(size for size, rate in rates.items() if rate >= 0.98 * fastest)
     within = f" for {memory_mb:,.0f} MB on the model device" if memory_mb else ""
     text = f"Recommended{within}: batch_size={chosen} with slots={slots}"
@@ -151,7 +151,7 @@ def as_json(comparisons: list[Comparison], setting: Setting, emulated: bool) -> 
         "batch_sizes": [
             {
                 "batch_size": c.batch_size,
-                "stage_ms": c.stage_ms,
+                "part_ms": c.part_ms,
                 "limit_ms": c.limit_ms,
                 "host_core_ms": c.host_core_ms,
                 "cores_to_break_even": break_even_cores(c),

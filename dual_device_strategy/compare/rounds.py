@@ -12,7 +12,7 @@ from dual_device_strategy.compare.contenders import (
     Setting,
     contenders,
     front_end_core_ms,
-    stages_alone,
+    parts_alone,
 )
 from dual_device_strategy.devices import short_name
 from dual_device_strategy.out_of_memory import exhausted_device
@@ -23,14 +23,14 @@ WARM = 5
 
 @dataclasses.dataclass
 class Row:
-    """One contender at one batch size; no times where it does not fit.
+    """The measurements of one contender at one batch size; no times if it does not fit.
 
-    Memory is the peak in MB on the data and the model device, None where nobody tells.
+    `memory_mb` is the peak on the data and the model device, None if unknown.
     """
 
     name: str
     batch_size: int
-    stage_ms: tuple[float, ...] | None
+    part_ms: tuple[float, ...] | None
     times: list[float] = dataclasses.field(default_factory=list)
     memory_mb: dict[str, float | None] = dataclasses.field(default_factory=dict)
     problem: str = ""
@@ -48,21 +48,21 @@ class Row:
 
 @dataclasses.dataclass
 class Comparison:
-    """All contenders at one batch size, and the stages alone in the same run."""
+    """All contenders at one batch size, and each part alone in the same run."""
 
     batch_size: int
-    stage_ms: tuple[float, ...] | None
+    part_ms: tuple[float, ...] | None
     rows: list[Row]
     alone: dict[str, Row]
     host_core_ms: float | None = None  # how long the front end keeps a core of the host busy
 
     @property
     def case(self) -> str:
-        """What was asked of the stages, in words; nothing where their work is what it is."""
-        if not self.stage_ms:
+        """The times that the parts were given, in words; empty where they do real work."""
+        if not self.part_ms:
             return ""
         scale = REFERENCE_BATCH / self.batch_size
-        times = [round(ms * scale, 6) for ms in self.stage_ms]
+        times = [round(ms * scale, 6) for ms in self.part_ms]
         return "host {:g}, front end {:g}, step {:g} ms for a batch of {}".format(
             *times, REFERENCE_BATCH
         )
@@ -87,8 +87,8 @@ def compare_at(
     makers = {
         name: make for name, make in contenders(workload, setting).items() if name not in without
     }
-    alone = stages_alone(workload, setting)
-    scaled = workload.scaled_ms() if workload.stage_ms else None
+    alone = parts_alone(workload, setting)
+    scaled = workload.scaled_ms() if workload.part_ms else None
     rows = {name: Row(name, workload.batch_size, scaled) for name in (*alone, *makers)}
     devices = {"data": setting.data_device, "model": setting.model_device}
     for _ in range(rounds):
@@ -96,11 +96,11 @@ def compare_at(
             if not rows[name].problem:
                 _run(rows[name], make, steps, devices)
     return Comparison(
-        workload.batch_size,
-        scaled,
-        [rows[name] for name in makers],
-        {name: rows[name] for name in alone},
-        front_end_core_ms(workload, setting),
+        batch_size=workload.batch_size,
+        part_ms=scaled,
+        rows=[rows[name] for name in makers],
+        alone={name: rows[name] for name in alone},
+        host_core_ms=front_end_core_ms(workload, setting),
     )
 
 
@@ -116,7 +116,7 @@ def _times(loop, steps):
 
 
 def _run(row: Row, make: Callable, steps: int, devices: dict[str, str]) -> None:
-    """One round.  Loops are made anew, so that each has the memory of both devices to itself."""
+    """One round.  Each loop is made anew, so that it has the memory of both devices to itself."""
     for device in devices.values():
         if "GPU" in device:
             tf.config.experimental.reset_memory_stats(short_name(device))

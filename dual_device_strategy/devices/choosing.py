@@ -46,7 +46,7 @@ def check(data_gpu: int | None, model_gpu: int | None, gpus: Sequence) -> Pair:
     """The pair that the user named.
 
     Raises:
-      ValueError: where it does not exist, or is no pair.
+      ValueError: if it does not exist or is not a pair.
     """
     asked = f"data_gpu={data_gpu}, model_gpu={model_gpu}"
     otherwise = "or leave both out to have the devices chosen"

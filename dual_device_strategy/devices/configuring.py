@@ -1,4 +1,4 @@
-"""Choosing and configuring the data device and the model device, before TensorFlow starts."""
+"""Configuring the data device and the model device, before TensorFlow starts."""
 
 import dataclasses
 import os
@@ -9,20 +9,20 @@ from absl import logging
 from dual_device_strategy import compat, emulation
 from dual_device_strategy.devices import choosing
 
-# Set, it decides for every GPU of the process whether memory grows, whatever the program asks.
+# If set, it decides for every GPU of the process whether memory grows, whatever the program asks.
 GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
 
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """One of the two devices: what it is, and what TensorFlow calls it in this program.
+    """One of the two devices: what it is, and its name in this program.
 
     Attributes:
       role: "data" or "model".
       logical: the name in this program, such as "GPU:1".
       physical: the index in `tf.config.list_physical_devices` of its kind, which `data_gpu` and
         `model_gpu` count by.
-      name: what the hardware calls itself, or what stands in for it.
+      name: the name of the hardware, or of what stands in for it.
       memory: the memory policy in words.
     """
 
@@ -45,9 +45,10 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """What `configure_devices` set up; `str()` of it is one line for a log.
+    """The two devices that `configure_devices` set up, and the reason for choosing them.
 
-    `DataModelSplitStrategy(devices.data_device, devices.model_device)` uses it.
+    Use them with `DataModelSplitStrategy(devices.data_device, devices.model_device)`.
+    `str(devices)` is one line for a log.
     """
 
     data: Device
@@ -73,7 +74,7 @@ def configure_devices(
     data_gpu_memory_mb: int | None = None,
     model_gpu_memory_mb: int | None = None,
 ) -> Devices:
-    """Chooses the two devices and configures them; call it first thing in a program.
+    """Chooses the two devices and configures them; call it first in a program.
 
         devices = configure_devices(data_gpu=1, model_gpu=0)
         strategy = DataModelSplitStrategy(devices.data_device, devices.model_device)
@@ -91,14 +92,14 @@ def configure_devices(
     alike, or unknown, the lower index, which is TensorFlow's default device GPU:0.  With one GPU,
     data is prepared on the host CPU; with none, there are two logical CPUs.  The reason is logged.
 
-    Memory grows as it is needed, unless a limit in megabytes is given for a device.  TensorFlow
-    drops memory growth from all GPUs once one has a limit, unless TF_FORCE_GPU_ALLOW_GROWTH is
-    set in the environment; so with one limit it is set here, and memory grows on both, on the
-    limited one up to its limit.  With a limit on both, each takes its limit at the start.  On
-    emulated GPUs the limits are the emulation's and memory grows up to them.
+    Memory grows as needed, unless a limit in megabytes is given for a device.  TensorFlow drops
+    memory growth from all GPUs once one has a limit, unless TF_FORCE_GPU_ALLOW_GROWTH is set in the
+    environment.  So with one limit, this function sets it, and memory grows on both GPUs, on one of
+    them up to its limit.  With limits on both, each takes its limit at the start.  On emulated GPUs
+    the limits are the emulation's, and memory grows up to them.
 
     Returns:
-      What was set up, also logged in one line.
+      The two devices, which are also logged in one line.
 
     Raises:
       ValueError: for indices or limits that do not fit the GPUs that exist.
@@ -110,7 +111,7 @@ def configure_devices(
     for role, limit in limits.items():
         if limit is not None and limit < 1:
             raise ValueError(
-                f"{role}_gpu_memory_mb={limit} is no amount of memory: give megabytes, such as "
+                f"{role}_gpu_memory_mb={limit} is not an amount of memory: give megabytes, such as "
                 f"{role}_gpu_memory_mb=2048, or leave it out to let memory grow."
             )
     if data_gpu is None and model_gpu is None:
@@ -137,7 +138,7 @@ def configure_devices(
 
 
 def gpu_name(gpu: tf.config.PhysicalDevice) -> str:
-    """What the hardware calls itself."""
+    """The name of the hardware."""
     if emulation.active():
         return "emulated GPU"
     return tf.config.experimental.get_device_details(gpu).get("device_name", "unnamed GPU")
@@ -149,7 +150,7 @@ def _check_not_configured(data_gpu, model_gpu, chosen):
             f"configure_devices(data_gpu={data_gpu}, model_gpu={model_gpu}) came after "
             "TensorFlow's runtime had started, and devices are fixed from then on: the first "
             "tensor, variable, dataset, Keras layer or tf.config.list_logical_devices() starts "
-            "it, so call configure_devices before any of them, first thing in the program."
+            "it, so call configure_devices before any of them, first in the program."
         )
     for gpu in chosen:
         if tf.config.get_logical_device_configuration(gpu) is not None:
@@ -181,8 +182,8 @@ def _set_visible_and_memory(gpus, pair, limits):
             tf.config.set_logical_device_configuration(gpus[index], [configuration])
         if limit is not None and emulation.active():
             emulation.set_memory_limit(index, limit)
-    # TensorFlow forgets the growth asked for above as soon as any device, a CPU as well, has a
-    # logical configuration; the variable is the documented way to have it nevertheless.
+    # TensorFlow forgets the growth asked for above as soon as any device, even a CPU, has a logical
+    # configuration; the variable is the documented way to keep it.
     split = any(
         tf.config.get_logical_device_configuration(device) is not None
         for device in tf.config.list_physical_devices()
@@ -196,8 +197,8 @@ def _describe(role, gpus, pair, limit):
     if index is None:
         if pair == (None, None):
             logical = f"CPU:{int(role == 'model')}"
-            return Device(role, logical, 0, "logical CPU", "host memory")
-        return Device(role, "CPU:0", 0, "host CPU", "host memory")
+            return _cpu(role, logical, "logical CPU")
+        return _cpu(role, "CPU:0", "host CPU")
     # TensorFlow numbers the visible GPUs in physical order, whichever was named first.
     logical = f"GPU:{sorted(i for i in pair if i is not None).index(index)}"
     grows = os.environ.get(GROWTH_VARIABLE) != "false"
@@ -205,4 +206,14 @@ def _describe(role, gpus, pair, limit):
         memory = "memory grows" if grows else f"all memory, by {GROWTH_VARIABLE}=false"
     else:
         memory = f"memory limited to {limit} MB"
-    return Device(role, logical, index, gpu_name(gpus[index]), memory)
+    return Device(
+        role=role,
+        logical=logical,
+        physical=index,
+        name=gpu_name(gpus[index]),
+        memory=memory,
+    )
+
+
+def _cpu(role, logical, name):
+    return Device(role=role, logical=logical, physical=0, name=name, memory="host memory")

@@ -1,4 +1,4 @@
-"""The two devices a strategy is made for: by the names it was given, or the best there are."""
+"""The two devices of a strategy: those that were named, or the best there are."""
 
 import tensorflow as tf
 from absl import logging
@@ -8,8 +8,16 @@ from dual_device_strategy.devices import choosing
 from dual_device_strategy.devices.names import physical_gpu, short_name
 
 
-def device_pair(data_device, model_device) -> tuple[str, str]:
-    """Data device and model device by their full names."""
+def device_pair(data_device: str | None, model_device: str | None) -> tuple[str, str]:
+    """The full names of the data device and the model device.
+
+    Args:
+      data_device: any form of a logical name, such as "GPU:1"; None to choose both devices.
+      model_device: likewise.
+
+    Raises:
+      ValueError: if a device does not exist, or only one is named.
+    """
     gpus = tf.config.list_logical_devices("GPU")
     cpus = tf.config.list_logical_devices("CPU")
     if (data_device is None) != (model_device is None):

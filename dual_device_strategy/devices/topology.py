@@ -1,10 +1,10 @@
-"""What joins the GPUs of a machine, and so which two of them make the better pair.
+"""What joins the GPUs of a machine, and which two make the better pair.
 
 The driver's management library (nvidia-ml-py, module `pynvml`) knows the links, and TensorFlow
 knows which GPUs it may use; the two number them differently.  TensorFlow follows the CUDA driver,
 whose order depends on CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER; the management library ignores
-both and counts every GPU in PCI order.  The PCI address is what they share, so GPUs are matched
-by it.  Nothing here starts TensorFlow's runtime.
+both and counts every GPU in PCI order.  Both know the PCI address, by which GPUs are matched here.
+Nothing here starts TensorFlow's runtime.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ _MULTIPROCESSORS, _CLOCK_KHZ = 16, 13  # of CUdevice_attribute
 
 
 class UnknownTopologyError(Exception):
-    """The driver could not be asked; the message says why, in a clause."""
+    """The driver could not be asked; the message is a clause that says why."""
 
 
 class Link(enum.IntEnum):
-    """What joins two GPUs, the better first."""
+    """What joins two GPUs, best first."""
 
     NVLINK = 0
     SWITCH = 1
@@ -61,7 +61,7 @@ class Gpu:
 
 @dataclasses.dataclass(frozen=True)
 class Driver:
-    """The driver, its GPUs in PCI order, and for each pair of them the link and NVLink count."""
+    """The driver: its GPUs in PCI order and, for each pair, the link and the count of NVLinks."""
 
     version: str
     cuda_version: str
@@ -69,7 +69,7 @@ class Driver:
     links: dict[tuple[int, int], tuple[Link, int]]
 
     def matched(self, bus_ids: Sequence[str]) -> tuple[Gpu, ...]:
-        """The GPUs at these PCI addresses, in their order."""
+        """The GPUs at these PCI addresses, in the order of the addresses."""
         known = {gpu.bus_id: gpu for gpu in self.gpus}
         missing = [bus_id for bus_id in bus_ids if bus_id not in known]
         if missing:
@@ -106,14 +106,14 @@ class Topology:
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """What a GPU has to offer: memory in bytes, and compute as multiprocessors times MHz."""
+    """The memory of a GPU in bytes, and its compute as multiprocessors times MHz."""
 
     memory: int
     compute: int
 
 
 def read_driver() -> Driver:
-    """Asks the driver for its GPUs; UnknownTopologyError says why where it cannot be asked."""
+    """The driver's GPUs; raises UnknownTopologyError where the driver cannot be asked."""
     with _management_library() as nvml:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
         cuda = nvml.nvmlSystemGetCudaDriverVersion()
@@ -135,7 +135,7 @@ def read_topology() -> Topology:
 
 
 def why_gpus_are_missing(seen: int) -> str:
-    """Why TensorFlow sees `seen` GPUs and no more, and the remedy, as far as can be told."""
+    """Why TensorFlow sees only `seen` GPUs, and the remedy, as far as they are known."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         driver = read_driver()
@@ -159,7 +159,7 @@ def why_gpus_are_missing(seen: int) -> str:
 def cuda_bus_ids() -> tuple[str, ...]:
     """PCI addresses of the GPUs in the order in which CUDA gives them to this process.
 
-    TensorFlow's physical GPU i is CUDA's device i.  TensorFlow itself tells no address before its
+    TensorFlow's physical GPU i is CUDA's device i.  TensorFlow gives no addresses before its
     runtime runs, so the CUDA driver is asked, as TensorFlow does when it lists physical devices.
     """
     cuda = _cuda_driver()
@@ -269,7 +269,7 @@ def _link(nvml: ModuleType, a, b) -> tuple[Link, int]:
 
 
 def _direct_nvlinks(nvml: ModuleType, a, b) -> int:
-    """How many links lead from a straight to b; none where an NVSwitch stands between."""
+    """The number of links straight from a to b; 0 where an NVSwitch is between them."""
     address = _normal_bus_id(nvml.nvmlDeviceGetPciInfo(b).busId)
     count = 0
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):

@@ -1,10 +1,10 @@
-"""How busy the two devices are and what memory they hold, sampled in the background.
+"""How busy the devices are and how much memory they hold, sampled in the background.
 
 Real GPUs are asked through nvidia-ml-py for their utilisation and through TensorFlow for what its
-tensors hold; emulated ones have counters for both.  A CPU has no account of its own.
+tensors hold; emulated ones have counters for both.  A CPU device has no figures of its own.
 
-A driver's utilisation only says that some kernel ran, not that the device had no more to give:
-whether training waits is told by the wait share of `dual_device_strategy.monitor`.
+A driver's utilisation only says that some kernel ran, not that the device could do no more: to
+see whether training waits, look at the wait share of `dual_device_strategy.monitor`.
 """
 
 import dataclasses
@@ -23,13 +23,13 @@ from dual_device_strategy.devices.names import kind_and_index, physical_gpu
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One device at one moment, or over a time; None is what nobody tells.
+    """The use of one device at a moment, or over a time; None if unknown.
 
     Attributes:
-      busy: share of the time since the sample before in which the device computed.
+      busy: share of the time since the previous sample in which the device computed.
       memory: bytes that tensors hold.
-      peak: the most they held so far.
-      card: bytes in use on the whole card, by every program.
+      peak: the most bytes that tensors have held so far.
+      card: bytes in use on the whole card, by all programs.
     """
 
     busy: float | None = None
@@ -39,9 +39,10 @@ class Sample:
 
 
 class DeviceSampler:
-    """Samples devices every `period` seconds, from `start()` to `stop()`.
+    """A background thread that samples devices every `period` seconds.
 
-    `absent` says, by device, why there is nothing to sample.
+    It runs from `start()` to `stop()`; then, or meanwhile, `summary()` has the figures.  `absent`
+    gives, by device, the reason why there is nothing to sample.
     """
 
     def __init__(self, devices: Sequence[str], period: float = 0.5):
@@ -61,7 +62,7 @@ class DeviceSampler:
 
     def start(self) -> None:
         before = {name: len(samples) for name, samples in self.samples.items()}
-        self.sample()  # what is before the start is no part of the first share
+        self.sample()  # so that the first share does not include the time before the start
         for name, samples in self.samples.items():
             del samples[before[name] :]
         self._stopped.clear()
@@ -77,7 +78,7 @@ class DeviceSampler:
             self.sample()
 
     def sample(self) -> dict[str, Sample]:
-        """Takes and returns a sample of each device that can be asked."""
+        """Takes a sample of each device that has figures, and returns them by device."""
         now = time.monotonic()
         uses = {}
         for name, source in list(self._sources.items()):
@@ -91,7 +92,7 @@ class DeviceSampler:
         return uses
 
     def summary(self, since: float = 0.0) -> dict[str, Sample]:
-        """Mean busy share, last memory, largest peak per device, from samples since a time."""
+        """By device: mean busy share, last memory and largest peak of the samples since a time."""
         result = {}
         for name, samples in self.samples.items():
             uses = [use for when, use in list(samples) if when >= since]
@@ -105,7 +106,7 @@ class DeviceSampler:
         return result
 
     def busy(self, name: str, samples: int = 5) -> float | None:
-        """Mean busy share over the latest samples of a device."""
+        """Mean busy share of a device over its latest samples; None if unknown."""
         shares = [use.busy for _, use in self.samples.get(name, [])[-samples:]]
         shares = [share for share in shares if share is not None]
         return statistics.fmean(shares) if shares else None
@@ -130,7 +131,7 @@ def free_memory(device: str) -> int | None:
     limit = compat.allocator_limit(device)
     try:
         peak = tf.config.experimental.get_memory_info(f"GPU:{index}")["peak"]
-    except ValueError:  # an allocator that keeps no account
+    except ValueError:  # an allocator without statistics
         return None
     return None if limit is None else max(0, limit - peak)
 
@@ -146,7 +147,7 @@ def total_memory(device: str) -> int | None:
 
 
 def usable_cores() -> int:
-    """The cores of the host that this process may use; all of them where the system is silent."""
+    """The cores of the host that this process may use; all of them if the system does not say."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS and Windows
@@ -154,10 +155,10 @@ def usable_cores() -> int:
 
 
 def _source(device):
-    """A function that samples the device, or why there is none."""
+    """A function that samples the device, or the reason why there is none."""
     kind, index = kind_and_index(device)
     if kind != "GPU":
-        return "a CPU device has no account of its use"
+        return "a CPU device has no figures of its use"
     physical = physical_gpu(index)
     if emulation.active():
         return _Emulated(physical)
@@ -177,7 +178,7 @@ class _Emulated:
     def __call__(self) -> Sample:
         now, before = emulation.stats(self._gpu), self._before
         seconds = now.seconds - before.seconds
-        if seconds >= 0.1:  # over less it would be the share of one step's part
+        if seconds >= 0.1:  # a shorter time would show only some of a step
             self._busy = (now.compute_seconds - before.compute_seconds) / seconds
             self._before = now
         return Sample(self._busy, now.memory_live, now.memory_peak, now.memory_live)
@@ -185,7 +186,7 @@ class _Emulated:
 
 class _Driver:
     def __init__(self, device, driver_index):
-        import pynvml  # the topology was read with it just now
+        import pynvml  # it is installed: the topology was just read with it
 
         pynvml.nvmlInit()
         self._nvml = pynvml
@@ -200,6 +201,6 @@ class _Driver:
             raise RuntimeError(f"the NVIDIA driver did not answer: {error}") from None
         try:
             held = tf.config.experimental.get_memory_info(self._device)
-        except ValueError:  # an allocator that keeps no account
+        except ValueError:  # an allocator without statistics
             return Sample(busy, card, card, card)
         return Sample(busy, held["current"], held["peak"], card)

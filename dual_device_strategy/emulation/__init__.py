@@ -1,4 +1,4 @@
-"""Emulated GPUs: any TensorFlow program sees /GPU:0 and /GPU:1 on a machine that has none.
+"""Emulated GPUs: any TensorFlow program sees /GPU:0 and /GPU:1 on a machine without GPUs.
 
     from dual_device_strategy import emulation
 
@@ -9,13 +9,13 @@
         y.numpy()
     print(use[1].busy, use[1].bytes_in, use[1].memory_peak)
 
-What the figures mean. Each device has memory of its own with a limit, streams that run beside the
-host and each other, and links whose transfers take as long as their bandwidth and latency say.
+What the figures mean. Each device has its own memory with a limit, streams that run beside the host
+and each other, and links whose transfers take as long as their bandwidth and latency imply.
 So overlap, stalls, memory and placement are what a machine with such devices would show.
 
 What they do not mean. Ordinary ops compute, with the results of TensorFlow's CPU kernels, on the
 host's cores and in the host's time, and hold the thread that calls them: no figure says how fast
-a GPU would compute. Give the stages of a program their times with timed().
+a GPU would compute. Give the parts of a program their times with timed().
 
 Not emulated: cuDNN, NCCL and XLA. Keras and MirroredStrategy, which choose them when they see GPUs,
 are steered to what they use without; asked for by name (tf.raw_ops.CudnnRNN, NcclAllReduce,

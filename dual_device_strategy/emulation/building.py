@@ -1,4 +1,4 @@
-"""Builds the emulated GPUs' library on first use and keeps it for the next."""
+"""Builds the library of the emulated GPUs on first use, and keeps it for later."""
 
 import concurrent.futures
 import contextlib
@@ -23,7 +23,7 @@ except ImportError:  # not Linux
 
 _SOURCE = Path(__file__).parent
 _OPTIONS = ("-O2", "-fPIC", "-DNDEBUG", "-pthread")
-_TENSORFLOWS = ((2, 18), (2, 21))  # the oldest and the newest that were tried
+_TENSORFLOWS = ((2, 18), (2, 21))  # the oldest and the newest that were tested
 
 
 def library() -> Path:
@@ -82,7 +82,7 @@ def _compiler() -> list[str]:
 
 
 def _key(compiler: list[str], flags: list[str]) -> str:
-    """A name that differs for whatever may make another library."""
+    """A name that is different for everything that could lead to a different library."""
     digest = hashlib.sha256()
     version = subprocess.run(
         [*compiler, "--version"], capture_output=True, text=True, check=True
@@ -113,7 +113,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _build(compiler: list[str], flags: list[str], target: Path) -> None:
-    # Warnings of TensorFlow's own headers are nobody's concern here.
+    # Warnings from TensorFlow's own headers are of no use here.
     flags = [flag.replace("-I", "-isystem", 1) if flag.startswith("-I") else flag for flag in flags]
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
 

@@ -1,4 +1,4 @@
-"""What the emulated GPUs did, and what they hold."""
+"""How much the emulated GPUs worked, and how much memory they hold."""
 
 import contextlib
 import dataclasses
@@ -12,9 +12,9 @@ from dual_device_strategy.emulation import starting
 class DeviceUse:
     """The use of one emulated GPU over a stretch of time.
 
-    `compute_seconds` and `copy_seconds` are those the device computed, and had data on its links
-    (the two directions count apart); `busy` and `copy` are their shares of the `seconds`.
-    Memory is in bytes: what tensors held at the end, and at the most.
+    `compute_seconds` is how long the device computed, `copy_seconds` how long its links carried
+    data (each direction counts); `busy` and `copy` are their shares of `seconds`.  Memory is in
+    bytes: what tensors held at the end (live) and at most (peak).
     """
 
     seconds: float
@@ -38,15 +38,15 @@ class DeviceUse:
         return (
             f"busy {self.busy:.1%}, copying {self.copy:.1%}, in {self.bytes_in / 1e6:.2f} MB, "
             f"out {self.bytes_out / 1e6:.2f} MB, memory {self.memory_live / 1e6:.2f} MB live, "
-            f"{self.memory_peak / 1e6:.2f} MB at the most"
+            f"{self.memory_peak / 1e6:.2f} MB at most"
         )
 
 
 class Measurement(Sequence):
-    """The use of each emulated GPU since the measurement began: up to its end, or so far.
+    """The use of each emulated GPU, from the beginning of a measurement to its end, or until now.
 
-    Counted as start() made them, whatever was made visible or split since: `use[i]` is that of
-    `tf.config.list_physical_devices("GPU")[i]`.
+    `use[i]` is that of `tf.config.list_physical_devices("GPU")[i]`, whatever was made visible or
+    split since start() made them.
     """
 
     def __init__(self):
@@ -95,8 +95,8 @@ def measure() -> Iterator[Measurement]:
             train()
         print(use[1].busy, use[1].bytes_in, use[1].memory_peak, use.seconds)
 
-    Devices work on after what was asked of them returned: end the block with something that waits
-    for the last result, such as its numpy(), or it is not all in the figures.
+    Devices go on working after a call has returned: end the block with something that waits for the
+    last result, such as its numpy(), or the figures are incomplete.
     """
     if not starting.active():
         raise RuntimeError("There are no emulated GPUs to measure: call emulation.start() first.")

@@ -19,7 +19,7 @@ _MEGABYTE = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Emulation:
-    """What was started: the devices' memory at the time, and their link."""
+    """The emulation that was started: the memory of the devices then, and their links."""
 
     memory_mb: tuple[int, ...]
     gbps: float
@@ -56,8 +56,8 @@ def start(
 ) -> Emulation:
     """Gives this process emulated GPUs, which TensorFlow lists as its devices of type "GPU".
 
-    To be called once, before anything starts TensorFlow's runtime (the first op, or the first
-    list of logical devices, does).
+    Call it once, before anything starts TensorFlow's runtime (the first op does, or the first list
+    of logical devices).
 
     Args:
       gpus: how many, 1 to 8.
@@ -67,7 +67,7 @@ def start(
       latency_us: microseconds that every transfer takes beside.
 
     Raises:
-      ValueError: for figures that make no device.
+      ValueError: for figures that do not describe a device.
       RuntimeError: if it is too late, if the emulation runs already, if the machine has real GPUs
         in TensorFlow's sight, or if the library cannot be built here.
     """
@@ -171,4 +171,4 @@ def _figure(name: str, parse):
     try:
         return parse(text)
     except ValueError:
-        raise ValueError(f"{name} in the environment is no figure: {text!r}") from None
+        raise ValueError(f"{name} in the environment is not a figure: {text!r}") from None

@@ -1,6 +1,6 @@
 """Makes TensorFlow and Keras choose what runs on emulated GPUs.
 
-They choose what needs a real one because they see a GPU. Steered, the same program runs unmodified.
+They see a GPU and would choose what needs a real one. Steered, the same program runs unmodified.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from absl import logging
 
 from dual_device_strategy import compat
 
-# As many as may wait for a device at a time: branches of functions, stages of pipelines.
+# The number that may wait for a device at a time: branches of functions, hops of pipelines.
 _THREADS_PER_GPU = 8
 
 

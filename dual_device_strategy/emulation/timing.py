@@ -1,4 +1,4 @@
-"""Work that takes a given time."""
+"""Work that takes a given time on a device."""
 
 import contextlib
 import itertools
@@ -15,9 +15,9 @@ _calls = itertools.count(1)
 def timed(x, ms):
     """Returns `x`, and takes `ms` milliseconds on the device it runs on.
 
-    On an emulated GPU it holds the compute stream for that long, while the caller goes on: what
-    comes later on that stream waits. On a CPU device it sleeps. Neither uses a core meanwhile, and
-    neither takes memory: the tensors returned share `x`'s.
+    On an emulated GPU it holds the compute stream for that long, while the caller goes on; later
+    work on that stream waits. On a CPU device it sleeps. Neither uses a core meanwhile, and neither
+    takes memory: the tensors returned share that of `x`.
 
     Works eagerly, in a tf.function (on every call, for every call in it) and in tf.data functions.
     Like any op, it is left out of a graph that does not use what it returns. Its gradient is the

@@ -6,7 +6,7 @@
     print(result.table())
     result.write_html("profile.html")
 
-Each stage is measured alone, then all together under the strategy.
+Each part is measured alone, then all together under the strategy.
 """
 
 from dual_device_strategy.profile.measuring import ProfileError

@@ -14,21 +14,29 @@ from dual_device_strategy.output_files import writable
 from dual_device_strategy.profile import measuring
 from dual_device_strategy.profile.measuring import ProfileError
 from dual_device_strategy.profile.result import empty, profile
-from dual_device_strategy.workload import Workload, stage_times
+from dual_device_strategy.workload import Workload, part_times
 
 _TARGET = flags.DEFINE_string(
     "target", None, "module:function returning (dataset, step); a built-in workload if left out."
 )
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 16, "Of the built-in workload.", lower_bound=1)
-_TEXT_LEN = flags.DEFINE_integer("text_len", 200, "Of the built-in workload.", lower_bound=1)
-_MEL_FRAMES = flags.DEFINE_integer("mel_frames", 400, "Of the built-in workload.", lower_bound=1)
-_STAGE_MS = flags.DEFINE_list(
-    "stage_ms",
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", 16, "Batch size of the built-in workload.", lower_bound=1
+)
+_TEXT_LEN = flags.DEFINE_integer(
+    "text_len", 200, "Tokens of a text in the built-in workload.", lower_bound=1
+)
+_MEL_FRAMES = flags.DEFINE_integer(
+    "mel_frames", 400, "Spectrum frames of an element in the built-in workload.", lower_bound=1
+)
+_PART_MS = flags.DEFINE_list(
+    "part_ms",
     ["10", "20", "20"],
-    "On emulated GPUs and CPUs: what host, front end and step of the built-in workload take in ms, "
+    "On emulated GPUs and CPUs: how many ms host, front end and step of the built-in workload take "
     "for a batch of 16.",
 )
-_NUM_STEPS = flags.DEFINE_integer("num_steps", 50, "Repetitions.", lower_bound=2)
+_NUM_STEPS = flags.DEFINE_integer(
+    "num_steps", 50, "Repetitions of each measurement.", lower_bound=2
+)
 _SLOTS = flags.DEFINE_integer("slots", 3, "Slots of the strategy.")
 _HTML = flags.DEFINE_string("html", None, "Write a page to this file.")
 _JSON = flags.DEFINE_string("json", None, "Write the figures to this file.")
@@ -64,16 +72,16 @@ def _profile(devices) -> int:
 
 def _built_in(devices):
     real = devices.model.kind == "GPU" and not emulation.active()
-    stage_ms = None if real else stage_times(_STAGE_MS.value)
+    part_ms = None if real else part_times(_PART_MS.value)
     return Workload(
-        _BATCH_SIZE.value, _TEXT_LEN.value, _MEL_FRAMES.value, stage_ms
+        _BATCH_SIZE.value, _TEXT_LEN.value, _MEL_FRAMES.value, part_ms
     ).dataset_and_step()
 
 
 def _target():
     sys.path.insert(0, str(Path.cwd()))  # as for `python -m`
     module, _, name = _TARGET.value.partition(":")
-    with measuring.told(f"--target={_TARGET.value} cannot be used"):
+    with measuring.explained(f"--target={_TARGET.value} cannot be used"):
         if not name:
             raise ValueError("write module:function")
         made = getattr(importlib.import_module(module), name)()

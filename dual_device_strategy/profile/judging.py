@@ -6,7 +6,7 @@ import statistics
 
 from dual_device_strategy.monitor.diagnosis import FRONT_END, HOST, JITTER, SETTINGS, TRANSFER
 from dual_device_strategy.profile.measuring import Measured
-from dual_device_strategy.whatif import STAGES, Stages, predict
+from dual_device_strategy.whatif import PARTS, PartTimes, predict
 
 TITLES = {
     "host": "host pipeline",
@@ -15,7 +15,7 @@ TITLES = {
     "transfer": "transfer to the model device",
     "step": "step",
 }
-# The data device copies and computes in turns, so for the pipeline these two are one stage.
+# The data device copies and computes in turns, so the pipeline sees these two as one part.
 DATA_DEVICE = "data device (copy and front end)"
 LARGEST_SHARES = {"data loading": 0.20, "transfer": 0.15, "variation": 0.30}
 LEAST_TRAINING_SHARE = 0.50
@@ -23,7 +23,7 @@ LEAST_TRAINING_SHARE = 0.50
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """A rule that was broken, the setting to change, and what that would gain."""
+    """Advice: the rule that was broken, the setting to change, and the expected gain."""
 
     rule: str
     setting: str
@@ -32,7 +32,7 @@ class Advice:
     def __str__(self) -> str:
         if self.gain < 0.01:
             return (
-                f"{self.rule}, but hidden behind another stage: expected gain 0% from the usual "
+                f"{self.rule}, but hidden behind another part: expected gain 0% from the usual "
                 f"remedy ({self.setting})"
             )
         return f"{self.rule}: {self.setting}; expected gain {self.gain:.0%}"
@@ -40,13 +40,13 @@ class Advice:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """Milliseconds and shares; None where a run is missing.
+    """What the measurements mean, in milliseconds and shares; None where a run is missing.
 
     Attributes:
-      bottleneck: the slowest stage.
+      bottleneck: the slowest part.
       limit_ms: its time, which no step can be shorter than.
       step_ms: the measured step of the staged run.
-      overlap: limit_ms / step_ms: 1 is all that can be had.
+      overlap: limit_ms / step_ms; 1 is the best possible.
       one_device_ms: computed: the step when front end and training take turns on one device.
       host_cores: how many cores the front end would keep busy on the host; None if not measured.
       verdict: whether a second device helps, in words.
@@ -66,17 +66,17 @@ class Judgement:
 
 
 def judge(measured: Measured, slots: int, cores: int) -> Judgement:
-    """Needs all five stages; the staged run may be missing."""
-    varying = Stages(**{name: measured.stages[name] for name in STAGES}, gap=measured.gap_ms)
-    # Medians, because one late wake-up of the system is no property of a stage.
-    stages = Stages(
-        **{name: statistics.median(measured.stages[name]) for name in STAGES}, gap=measured.gap_ms
+    """Judges measurements of all five parts; those of the staged run may be missing."""
+    varying = PartTimes(**{name: measured.parts[name] for name in PARTS}, gap=measured.gap_ms)
+    # Medians, because one late wake-up of the system says nothing about a part.
+    parts = PartTimes(
+        **{name: statistics.median(measured.parts[name]) for name in PARTS}, gap=measured.gap_ms
     )
     times = {
-        TITLES["host"]: stages.mean("host"),
-        DATA_DEVICE: stages.of_data_device,
-        TITLES["transfer"]: stages.mean("transfer"),
-        TITLES["step"]: stages.mean("step"),
+        TITLES["host"]: parts.mean("host"),
+        DATA_DEVICE: parts.of_data_device,
+        TITLES["transfer"]: parts.mean("transfer"),
+        TITLES["step"]: parts.mean("step"),
     }
     bottleneck = max(times, key=times.get)
     limit = times[bottleneck]
@@ -84,10 +84,10 @@ def judge(measured: Measured, slots: int, cores: int) -> Judgement:
     variation = None
     if measured.steps:
         variation = statistics.pstdev(measured.steps) / statistics.fmean(measured.steps)
-    one_device = max(stages.mean("host"), stages.mean("front_end") + stages.mean("step"))
+    one_device = max(parts.mean("host"), parts.mean("front_end") + parts.mean("step"))
     reached = step or predict(varying, slots=slots).step_ms
     saved = 1 - reached / one_device if one_device else 0.0
-    host_cores = _cores_needed(measured, stages)
+    host_cores = _cores_needed(measured, parts)
     return Judgement(
         bottleneck=bottleneck,
         limit_ms=limit,
@@ -97,31 +97,45 @@ def judge(measured: Measured, slots: int, cores: int) -> Judgement:
         one_device_ms=one_device,
         saved=saved,
         host_cores=host_cores,
-        verdict=_verdict(stages, reached, one_device, saved, host_cores, cores),
-        advice=_advice(varying, stages, step or limit, variation, slots, bottleneck),
+        verdict=_verdict(
+            parts,
+            reached=reached,
+            one_device=one_device,
+            saved=saved,
+            host_cores=host_cores,
+            cores=cores,
+        ),
+        advice=_advice(
+            varying,
+            parts,
+            step_ms=step or limit,
+            variation=variation,
+            slots=slots,
+            bottleneck=bottleneck,
+        ),
         predictions=_predictions(varying, slots),
     )
 
 
-def _cores_needed(measured, stages):
+def _cores_needed(measured, parts):
     if measured.front_end_core_ms is None:
         return None
-    pace = max(stages.mean("host"), stages.mean("step"))
+    pace = max(parts.mean("host"), parts.mean("step"))
     return max(1, math.ceil(measured.front_end_core_ms / pace)) if pace else None
 
 
-def _verdict(stages, reached, one_device, saved, host_cores, cores):
-    others = stages.mean("host") + stages.of_data_device + stages.mean("transfer")
-    step = stages.mean("step")
+def _verdict(parts, *, reached, one_device, saved, host_cores, cores):
+    others = parts.mean("host") + parts.of_data_device + parts.mean("transfer")
+    step = parts.mean("step")
     timing = f"{reached:.1f} ms a step, against {one_device:.1f} with both in turns on one device"
     if saved < 0.05:
         if step > 5 * others:
             ratio = f"{step / others:.0f} times longer than" if others else "all there is, without"
             return f"a second device saves nothing here: your step is {ratio} everything before it"
-        if stages.mean("host") >= stages.limit:
+        if parts.mean("host") >= parts.limit:
             return (
                 "a second device saves nothing here: the host pipeline alone takes "
-                f"{stages.mean('host'):.1f} ms a batch, so speed that up first"
+                f"{parts.mean('host'):.1f} ms a batch, so speed that up first"
             )
         return f"a second device saves nothing here: {timing}"
     text = f"a second device saves you {saved:.0%} here: {timing}"
@@ -139,37 +153,37 @@ def _verdict(stages, reached, one_device, saved, host_cores, cores):
     return text
 
 
-def _advice(varying, stages, step_ms, variation, slots, bottleneck):
-    now = predict(stages, slots=slots).step_ms
+def _advice(varying, parts, *, step_ms, variation, slots, bottleneck):
+    now = predict(parts, slots=slots).step_ms
     now_varying = predict(varying, slots=slots).step_ms
 
     def gain(changed):
         return max(0.0, 1 - predict(changed, slots=slots).step_ms / now)
 
     found = []
-    share = stages.mean("host") / step_ms
+    share = parts.mean("host") / step_ms
     if share > LARGEST_SHARES["data loading"]:
-        faster = dataclasses.replace(stages, host=stages.mean("host") / 2)
+        faster = dataclasses.replace(parts, host=parts.mean("host") / 2)
         found.append(
             Advice(f"data loading takes {share:.0%} of a step", SETTINGS[HOST], gain(faster))
         )
-    share = stages.mean("transfer") / step_ms
+    share = parts.mean("transfer") / step_ms
     if share > LARGEST_SHARES["transfer"]:
-        faster = dataclasses.replace(stages, transfer=stages.mean("transfer") / 2)
+        faster = dataclasses.replace(parts, transfer=parts.mean("transfer") / 2)
         found.append(
             Advice(f"transfer takes {share:.0%} of a step", SETTINGS[TRANSFER], gain(faster))
         )
-    share = stages.mean("step") / step_ms
+    share = parts.mean("step") / step_ms
     if share < LEAST_TRAINING_SHARE:
-        stage, names = {
+        part, names = {
             TITLES["host"]: (HOST, ("host",)),
             DATA_DEVICE: (FRONT_END, ("copy", "front_end")),
         }.get(bottleneck, (TRANSFER, ("transfer",)))
-        faster = dataclasses.replace(stages, **{name: stages.mean(name) / 2 for name in names})
+        faster = dataclasses.replace(parts, **{name: parts.mean(name) / 2 for name in names})
         found.append(
             Advice(
                 f"training takes only {share:.0%} of a step, the rest waits for the {bottleneck}",
-                SETTINGS[stage],
+                SETTINGS[part],
                 gain(faster),
             )
         )
@@ -184,15 +198,15 @@ def _advice(varying, stages, step_ms, variation, slots, bottleneck):
     return found
 
 
-def _predictions(stages, slots):
-    """What other settings would give, by the simulation: ms per batch."""
-    cases = [(f"slots={n}", {"slots": n}, stages, 1) for n in (2, 3, 4, 6, 8)]
+def _predictions(parts, slots):
+    """What other settings would bring, by simulation, in ms per batch."""
+    cases = [(f"slots={n}", {"slots": n}, parts, 1) for n in (2, 3, 4, 6, 8)]
     cases += [
-        ("batches half as large", {}, stages.with_batch(0.5), 2),
-        ("batches twice as large", {}, stages.with_batch(2), 0.5),
-        ("links half as fast", {}, stages.with_bandwidth(0.5), 1),
-        ("links twice as fast", {}, stages.with_bandwidth(2), 1),
-        ("two model devices", {"model_devices": 2}, stages, 0.5),
+        ("batches half as large", {}, parts.with_batch(0.5), 2),
+        ("batches twice as large", {}, parts.with_batch(2), 0.5),
+        ("links half as fast", {}, parts.with_bandwidth(0.5), 1),
+        ("links twice as fast", {}, parts.with_bandwidth(2), 1),
+        ("two model devices", {"model_devices": 2}, parts, 0.5),
     ]
     predictions = []
     for title, settings, changed, batches in cases:

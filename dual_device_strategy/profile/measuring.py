@@ -1,4 +1,4 @@
-"""Times of each stage alone, and of all of them together."""
+"""Times of each part alone, and of all of them together."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ from dual_device_strategy.monitor import Monitor
 from dual_device_strategy.strategy import DataModelSplitStrategy
 
 WARM = 3
-KEPT = 4  # batches that are kept to measure the later stages with
+KEPT = 4  # the number of batches kept to measure the later parts with
 
 
 class ProfileError(Exception):
@@ -25,12 +25,12 @@ class ProfileError(Exception):
 
 @dataclasses.dataclass
 class Measured:
-    """Milliseconds: of each stage alone, one figure per repetition, and of the staged run."""
+    """The measured milliseconds: one figure per repetition of each part, and of the staged run."""
 
-    stages: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    # The front end on the host: the time a core would be busy with a batch; None if it cannot run.
+    parts: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    # How long the front end would keep a core of the host busy; None if it cannot run there.
     front_end_core_ms: float | None = None
-    # What the loop needs between two steps though a batch is READY.
+    # How long the loop needs between two steps even when a batch is READY.
     gap_ms: float = 0.0
     host_core_ms: float = 0.0
     steps: list[float] = dataclasses.field(default_factory=list)
@@ -42,23 +42,24 @@ def measure(
     strategy: tf.distribute.Strategy,
     dataset: tf.data.Dataset,
     step: Callable,
+    *,
     repeats: int,
     into: Measured,
 ) -> None:
-    """Measures into `into`, which has what was measured so far if this raises ProfileError."""
-    Stages(strategy, dataset, step, repeats, into).measure()
-    staged_run(strategy, dataset, step, repeats, into)
+    """Measures into `into`, which keeps what was measured if this raises ProfileError."""
+    PartsAlone(strategy, dataset, step, repeats=repeats, into=into).measure()
+    staged_run(strategy, dataset, step, steps=repeats, into=into)
 
 
-class Stages:
-    """Each stage alone, on batches that stay where the stage finds them.
+class PartsAlone:
+    """A measurement of each part of the pipeline alone, on batches that stay where the part is.
 
-    Each repetition waits for its result by reading one number of it; what such a reading costs
-    when the result is there already is measured and taken off again, except from the step's, whose
-    result is read in training as well.
+    `measure` runs it.  Each repetition waits for its result by reading one number from it.  The
+    cost of such a read, when the result is already there, is measured too and subtracted; but not
+    from the step, whose result is read in training as well.
     """
 
-    def __init__(self, strategy, dataset, step, repeats, into):
+    def __init__(self, strategy, dataset, step, *, repeats, into):
         extended = strategy.extended
         self._strategy, self._step, self._repeats, self._into = strategy, step, repeats, into
         self._data, self._model = extended.data_device, extended.worker_devices[0]
@@ -70,7 +71,7 @@ class Stages:
         flat = [compat.to_flat(spec, element) for element in elements]
         on_data = self._measure_moves("copy", flat, compat.host_of(self._data), self._data)
         if self._front_end is None:
-            self._into.stages["front_end"] = [0.0] * self._repeats
+            self._into.parts["front_end"] = [0.0] * self._repeats
             prepared = on_data
         else:
             self._measure_front_end_on_host(flat)
@@ -85,9 +86,9 @@ class Stages:
         self._measure_gap(batches[0])
 
     def _measure_host(self):
-        times = self._into.stages["host"] = []
+        times = self._into.parts["host"] = []
         kept = []
-        with tf.device(compat.host_of(self._data)), told("the host pipeline failed"):
+        with tf.device(compat.host_of(self._data)), explained("the host pipeline failed"):
             iterator = iter(self._host)
             cpu = time.process_time()
             for i in range(self._repeats + WARM):
@@ -99,17 +100,17 @@ class Stages:
                 if len(kept) < KEPT:
                     kept.append(element)
             self._into.host_core_ms = 1e3 * (time.process_time() - cpu) / len(times)
-        self._into.stages["host"] = times[WARM:]
+        self._into.parts["host"] = times[WARM:]
         return kept
 
     def _measure_moves(self, name, batches, source, target):
         """Copies of the tensors of each batch, and how long they took."""
         if compat.resolve_device(source) == compat.resolve_device(target):
-            self._into.stages[name] = [0.0] * self._repeats
+            self._into.parts[name] = [0.0] * self._repeats
             return batches
 
         def fresh(tensors):
-            # TensorFlow keeps the copies it once made of an eager tensor, but not of this one.
+            # TensorFlow caches the copies of an eager tensor, but not those of a new one.
             with tf.device(source):
                 return [tf.identity(t) for t in tensors]
 
@@ -117,8 +118,8 @@ class Stages:
             with tf.device(target):
                 return [tf.identity(t) for t in tensors]
 
-        with told(f"moving batches to {short_name(target)} failed"):
-            return self._timed(name, batches, move, target, fresh)
+        with explained(f"moving batches to {short_name(target)} failed"):
+            return self._timed(name, batches, move, device=target, prepare=fresh)
 
     def _measure_front_end(self, batches):
         function = tf.function(lambda *flat: self._front_end(list(flat)), autograph=False)
@@ -127,14 +128,14 @@ class Stages:
             with tf.device(self._data):
                 return function(*tensors)
 
-        with told("the function given to on_data_device() failed"):
+        with explained("the function given to on_data_device() failed"):
             return self._timed("front_end", batches, run, self._data)
 
     def _measure_front_end_on_host(self, batches):
         host = compat.host_of(self._data)
         function = tf.function(lambda *flat: self._front_end(list(flat)), autograph=False)
         costs = []
-        # With its variables on the data device it may not be able to run here at all.
+        # A front end with variables on the data device may be unable to run here at all.
         with contextlib.suppress(tf.errors.OpError, ValueError), tf.device(host):
             for i in range(WARM + min(5, self._repeats)):
                 wall, cpu = time.perf_counter(), time.process_time()
@@ -145,14 +146,14 @@ class Stages:
             self._into.front_end_core_ms = statistics.median(costs)
 
     def _measure_step(self, batches):
-        times = self._into.stages["step"] = []
-        with told("the step failed"):
+        times = self._into.parts["step"] = []
+        with explained("the step failed"):
             for i in range(self._repeats + WARM):
                 batch = batches[i % len(batches)]
                 begin = time.perf_counter()
                 read_result(self._strategy.run(self._step, args=(batch,)))
                 times.append(1e3 * (time.perf_counter() - begin))
-        self._into.stages["step"] = times[WARM:]
+        self._into.parts["step"] = times[WARM:]
 
     def _measure_gap(self, batch):
         """How much longer steps take in a loop over batches that need no preparing."""
@@ -160,15 +161,17 @@ class Stages:
             on_host = tf.nest.map_structure(tf.identity, batch, expand_composites=True)
             dataset = tf.data.Dataset.from_tensors(on_host).repeat()
         into = Measured()
-        # So many slots that no transfer is waited for.
+        # Enough slots that no transfer is waited for.
         feeding = DataModelSplitStrategy(self._data, self._model, slots=6)
-        staged_run(self._strategy, dataset, self._step, self._repeats, into, feeding)
-        alone = statistics.median(self._into.stages["step"])
-        moves = max(statistics.median(self._into.stages[n]) for n in ("copy", "transfer"))
+        staged_run(
+            self._strategy, dataset, self._step, steps=self._repeats, into=into, feeding=feeding
+        )
+        alone = statistics.median(self._into.parts["step"])
+        moves = max(statistics.median(self._into.parts[n]) for n in ("copy", "transfer"))
         self._into.gap_ms = max(0.0, statistics.median(into.steps) - max(alone, moves))
 
     def _timed(self, name, batches, work, device, prepare=lambda tensors: tensors):
-        times, results = self._into.stages.setdefault(name, []), {}
+        times, results = self._into.parts.setdefault(name, []), {}
         for i in range(self._repeats + WARM):
             place = i % len(batches)
             tensors = prepare(batches[place])
@@ -184,24 +187,24 @@ class Stages:
             _read(results[0], device)
             reading.append(1e3 * (time.perf_counter() - begin))
         overhead = statistics.median(reading)
-        self._into.stages[name] = [max(0.0, t - overhead) for t in times[WARM:]]
+        self._into.parts[name] = [max(0.0, t - overhead) for t in times[WARM:]]
         return [results[place] for place in sorted(results)]
 
     def _packed(self, parts):
         return tf.nest.pack_sequence_as(self._spec, list(parts), expand_composites=True)
 
 
-def staged_run(strategy, dataset, step, steps: int, into: Measured, feeding=None) -> None:
-    """All stages together; `steps` steps after the first ones.
+def staged_run(strategy, dataset, step, *, steps: int, into: Measured, feeding=None) -> None:
+    """Measures all parts together, over `steps` steps after the first ones.
 
-    `feeding` is the strategy that distributes the dataset, if it is another one.
+    `feeding` is the strategy that distributes the dataset, where it is another one.
     """
     clock, feeding = time.perf_counter, feeding or strategy
     with Monitor(feeding, first_steps=WARM, sample_every=5) as monitor:
-        with told("the dataset cannot be distributed"):
+        with explained("the dataset cannot be distributed"):
             distributed = feeding.experimental_distribute_dataset(dataset)
         ended, count = 0.0, 0
-        with told("the staged run failed"):
+        with explained("the staged run failed"):
             for batch in monitor.batches(distributed):
                 got = clock()
                 read_result(strategy.run(step, args=(batch,)))
@@ -241,8 +244,8 @@ def _read(tensors, device) -> None:
 
 
 @contextlib.contextmanager
-def told(what: str):
-    """Whatever goes wrong in the user's functions becomes one sentence."""
+def explained(what: str):
+    """Turns an error in the user's functions into one sentence."""
     try:
         yield
     except ProfileError:

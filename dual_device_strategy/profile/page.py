@@ -44,7 +44,7 @@ svg text { font: 12px system-ui, sans-serif; fill: #1a1a1a; }
 
 
 def render(result: dict) -> str:
-    """The page of `Profile.as_json()`'s figures; without what was not measured."""
+    """The page for the figures of `Profile.as_json()`, as far as they were measured."""
     devices, slots = result["devices"], result["slots"]
     note = (
         "<p class=note>The GPUs are emulated: the figures show overlap and waiting, not the speed "
@@ -60,9 +60,9 @@ def render(result: dict) -> str:
 <p>Data device {_text(devices["data"])}, model device {_text(devices["model"])}, {slots} slots.</p>
 {note}
 {_verdict(result)}
-<h2>Each stage alone</h2>
-{_bars(result["stages"])}
-{_stage_table(result)}
+<h2>Each part alone</h2>
+{_bars(result["parts"])}
+{_part_table(result)}
 {_meaning(result)}
 </body></html>
 """
@@ -72,14 +72,14 @@ def _verdict(result):
     if "judgement" in result:
         judged = result["judgement"]
         return f"<p class=verdict>{_sentence(judged['verdict'])}</p>\n{_headline(judged)}"
-    return f"<p class=verdict>Not all was measured: {_text(result['failure'])}</p>"
+    return f"<p class=verdict>The measurement is incomplete: {_text(result['failure'])}</p>"
 
 
 def _meaning(result):
     if "judgement" not in result:
         return ""
     judged = result["judgement"]
-    return f"""<h2>The stages over ten batches</h2>
+    return f"""<h2>Ten batches on their way</h2>
 <p class=note>Computed from the times above by the simulation. Each colour is a batch: PREPARING on
 the data device, READY on the model device, TRAINING.</p>
 <div class=wide>{_timeline(result["timeline"])}</div>
@@ -103,23 +103,23 @@ def _headline(judged):
     return f"<div class=figures>{cells}</div>"
 
 
-def _bars(stages):
-    stages = [stage for stage in stages if stage["count"]]
-    longest = max((stage["median_ms"] for stage in stages), default=0) or 1
+def _bars(parts):
+    parts = [part for part in parts if part["count"]]
+    longest = max((part["median_ms"] for part in parts), default=0) or 1
     lines = []
-    for stage in stages:
-        slowest = " slowest" if stage["median_ms"] == longest else ""
+    for part in parts:
+        slowest = " slowest" if part["median_ms"] == longest else ""
         lines.append(
-            f"<div class='bar{slowest}'><span>{TITLES[stage['stage']]}</span><div>"
-            f"<i style='width:{100 * stage['median_ms'] / longest:.1f}%'></i></div>"
-            f"<span>{stage['median_ms']:.2f} ms</span></div>"
+            f"<div class='bar{slowest}'><span>{TITLES[part['part']]}</span><div>"
+            f"<i style='width:{100 * part['median_ms'] / longest:.1f}%'></i></div>"
+            f"<span>{part['median_ms']:.2f} ms</span></div>"
         )
     return "\n".join(lines)
 
 
-def _stage_table(result):
+def _part_table(result):
     step = result["staged"].get("median_ms")
-    rows = [(TITLES[stage["stage"]], stage) for stage in result["stages"] if stage["count"]]
+    rows = [(TITLES[part["part"]], part) for part in result["parts"] if part["count"]]
     if step:
         rows += [("staged step", result["staged"]), ("gap between steps", result["staged"]["gaps"])]
     cells = "".join(
@@ -148,19 +148,19 @@ def _timeline(spans):
         shapes.append(f"<line x1='{x:.1f}' x2='{x:.1f}' y1='0' y2='{foot}' stroke='#eee'/>")
         shapes.append(f"<text x='{x:.1f}' y='{foot + 12}'>{at:g} ms</text>")
         at += tick
-    for row, (stage, title) in enumerate(_ROWS):
+    for row, (part, title) in enumerate(_ROWS):
         y = row * height + 4
         shapes.append(f"<text x='0' y='{y + 14}'>{title}</text>")
         shapes.append(
             f"<line x1='{left}' x2='{width - 10}' y1='{y + 20}' y2='{y + 20}' stroke='#ddd'/>"
         )
         for batch, span in enumerate(spans):
-            first, last = (min(max(t, begin), end) for t in span[stage])
+            first, last = (min(max(t, begin), end) for t in span[part])
             if last <= first:
                 continue
             x, w = left + (first - begin) * scale, max((last - first) * scale, 0.7)
             fill = _COLOURS[batch % len(_COLOURS)]
-            pale = " fill-opacity='.35'" if stage == "ready" else ""
+            pale = " fill-opacity='.35'" if part == "ready" else ""
             shapes.append(
                 f"<rect x='{x:.1f}' y='{y}' width='{w:.1f}' height='18' fill='{fill}'{pale}>"
                 f"<title>batch {batch}, {title}: {last - first:.2f} ms</title></rect>"
@@ -170,7 +170,7 @@ def _timeline(spans):
                 shapes.append(f"<text x='{x + 4:.1f}' y='{y + 13}'{ink}>{batch}</text>")
     return (
         f"<svg viewBox='0 0 {width + 40} {foot + 18}' role='img' "
-        f"aria-label='stages over time, by batch'>{''.join(shapes)}</svg>"
+        f"aria-label='the parts of the pipeline over time, by batch'>{''.join(shapes)}</svg>"
     )
 
 

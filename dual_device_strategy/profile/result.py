@@ -11,19 +11,22 @@ from dual_device_strategy import emulation
 from dual_device_strategy.devices import short_name, usable_cores
 from dual_device_strategy.profile import measuring, page
 from dual_device_strategy.profile.judging import TITLES, Judgement, judge
-from dual_device_strategy.whatif import STAGES, Stages, predict
+from dual_device_strategy.whatif import PARTS, PartTimes, predict
 
 
 @dataclasses.dataclass
 class Profile:
-    """What was measured and, once all stages were, what it means."""
+    """The measurements and, once they are complete, what they mean.
+
+    `table` is for a terminal, `as_json` for programs, `write_html` for a browser.
+    """
 
     devices: dict[str, str]
     slots: int
     measured: measuring.Measured
     judgement: Judgement | None = None
     emulated: bool = False
-    failure: str | None = None  # why not all was measured
+    failure: str | None = None  # why the measurement is incomplete
 
     def as_json(self) -> dict:
         result = {
@@ -32,9 +35,9 @@ class Profile:
             "slots": self.slots,
             "cores": usable_cores(),
             "failure": self.failure,
-            "stages": [
-                {"stage": name, **_figures(times), "times_ms": times}
-                for name, times in self.measured.stages.items()
+            "parts": [
+                {"part": name, **_figures(times), "times_ms": times}
+                for name, times in self.measured.parts.items()
             ],
             "staged": {
                 **_figures(self.measured.steps),
@@ -47,22 +50,22 @@ class Profile:
         if self.judgement:
             result["judgement"] = dataclasses.asdict(self.judgement)
             result["judgement"]["advice"] = [str(advice) for advice in self.judgement.advice]
-            stages = Stages(
-                **{name: self.measured.stages[name] for name in STAGES}, gap=self.measured.gap_ms
+            parts = PartTimes(
+                **{name: self.measured.parts[name] for name in PARTS}, gap=self.measured.gap_ms
             )
-            result["timeline"] = predict(stages, slots=self.slots, steps=60).spans[20:40]
+            result["timeline"] = predict(parts, slots=self.slots, steps=60).spans[20:40]
         return result
 
     def table(self) -> str:
-        """What was measured so far, for a terminal."""
+        """The measurements so far, for a terminal."""
         kind = " (emulated: overlap and waiting, not speed)" if self.emulated else ""
         lines = [
             f"data device {self.devices['data']}, model device {self.devices['model']}, "
             f"slots={self.slots}{kind}",
-            f"{'each stage alone':<32}{'ms':>9}{'std':>8}{'of a step':>11}",
+            f"{'each part alone':<32}{'ms':>9}{'std':>8}{'of a step':>11}",
         ]
         step = statistics.fmean(self.measured.steps) if self.measured.steps else None
-        for name, times in self.measured.stages.items():
+        for name, times in self.measured.parts.items():
             lines.append(_row(TITLES[name], times, step))
         if self.measured.steps:
             lines.append("all together")
@@ -77,7 +80,7 @@ class Profile:
         lines = [f"bottleneck: {found.bottleneck}, {found.limit_ms:.2f} ms"]
         if found.overlap:
             lines.append(
-                f"overlap: {found.overlap:.1%} of the limit reached (slowest stage / step), "
+                f"overlap: {found.overlap:.1%} of the limit reached (slowest part / step), "
                 f"variation {found.variation:.1%}"
             )
         lines.append(f"verdict: {found.verdict}")
@@ -89,7 +92,7 @@ class Profile:
         return lines
 
     def write_html(self, path: str | Path) -> None:
-        """One page with everything in it; it needs no network."""
+        """Writes one page with everything; it needs no network."""
         Path(path).write_text(page.render(self.as_json()))
 
 
@@ -101,21 +104,21 @@ def profile(
     steps: int = 50,
     result: Profile | None = None,
 ) -> Profile:
-    """Measures each stage of a pipeline alone, and all together, under the strategy.
+    """Measures each part of a pipeline alone, and all together, under the strategy.
 
     Args:
       strategy: a `DataModelSplitStrategy`.
       dataset: not distributed; with `on_data_device` in it for the front end.
-      step: what the loop gives to `strategy.run` with a batch; what it returns is read.
+      step: the function that the loop gives to `strategy.run`, with a batch; its result is read.
       steps: repetitions of each measurement; the dataset must have four batches more.
-      result: filled as the measurement goes on, for who wants it if that fails.
+      result: filled as the measurement goes on, and so still of use if that fails.
 
     Raises:
       ProfileError: if the dataset is too short or one of the functions fails.
     """
     result = result or empty(strategy)
     try:
-        measuring.measure(strategy, dataset, step, steps, result.measured)
+        measuring.measure(strategy, dataset, step, repeats=steps, into=result.measured)
     except measuring.ProfileError as error:
         result.failure = str(error)
         raise

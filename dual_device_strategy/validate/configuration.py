@@ -1,4 +1,4 @@
-"""Section 2: the two devices configured, and found to be the ones that were asked for."""
+"""Section 2: configuring the two devices, and whether they are the ones that were asked for."""
 
 import os
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from dual_device_strategy import emulation
 from dual_device_strategy.devices import Device, Devices, topology
 from dual_device_strategy.validate.report import Report
 
-# Enough to stand out in the driver's account of a GPU's memory, which others use as well.
+# Enough to stand out in the driver's figure for a GPU's memory, which other programs use as well.
 _PROBE_MB = 64
 _START_RUNTIME_LATER = (
     "start nothing of TensorFlow before configure_devices, and set devices nowhere else"
@@ -60,7 +60,7 @@ def _figures(devices):
 
 
 def _check_identity(report, device: Device):
-    """Sends bytes to the logical device and looks where they arrive."""
+    """Sends bytes to the logical device and checks where they arrive."""
     arrived = _where_bytes_arrive(device)
     if arrived is None:
         report.note(f"{device.logical}: the driver does not tell which card holds its memory")
@@ -90,7 +90,7 @@ def _where_bytes_arrive(device):
             after = topology.read_topology().gpus
         except topology.UnknownTopologyError:
             return None
-        # A limited GPU takes its memory at once, and its account does not move any more.
+        # A GPU with a limit takes its memory at once, and the driver's figure stays the same.
         received = [now.used_mb - then.used_mb for then, now in zip(before, after, strict=True)]
         if max(received) < _PROBE_MB // 2:
             return None

@@ -1,4 +1,4 @@
-"""Section 5: a short simulated training, to see that the stages work at the same time."""
+"""Section 5: a short simulated training, to see that all parts work at the same time."""
 
 import contextlib
 import dataclasses
@@ -17,8 +17,8 @@ from dual_device_strategy.validate.report import Report
 HOST_MS, DATA_MS, MODEL_MS = 10, 20, 20
 STEPS = 40
 WARM_UP = 5
-# Taking turns would be 0, perfect overlap 1.  With stages of these lengths, two of them at work at
-# the same time but never all three reach two thirds.
+# 0 means taking turns, 1 perfect overlap.  With parts of these lengths, overlap of two parts at a
+# time, but never of all three, reaches two thirds.
 LEAST_OVERLAP = 0.7
 ROUNDS = 3
 _BATCH_SHAPE = (32, 8192)
@@ -26,7 +26,7 @@ _BATCH_SHAPE = (32, 8192)
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """Milliseconds per batch of each stage alone and of all together, and what else was seen."""
+    """One round: ms per batch of each part alone and of all together, waiting and busy shares."""
 
     host_ms: float
     data_ms: float
@@ -58,7 +58,7 @@ def check(report: Report, devices: Devices) -> None:
         best.overlap >= LEAST_OVERLAP,
         f"{best.step_ms:.1f} ms a step; alone, the host takes {best.host_ms:.1f}, the data device "
         f"{best.data_ms:.1f}, the model device {best.model_ms:.1f}: overlap {best.overlap:.0%}, "
-        f"{best.step_ms / best.slowest:.2f} x the slowest stage",
+        f"{best.step_ms / best.slowest:.2f} x the slowest part",
         remedy=(
             f"at least {LEAST_OVERLAP:.0%} is expected, and this was the best of {ROUNDS} rounds: "
             "run again when no other program uses these devices or the CPU"
@@ -100,18 +100,25 @@ def _measure(strategy, prepare, train) -> Round:
     model_ms, _ = _paced(itertools.repeat(batch, STEPS + WARM_UP), train_on)
     with _busy_shares() as busy:
         step_ms, waiting = _paced(batches(HOST_MS), train_on)
-    return Round(host_ms, data_ms, model_ms, step_ms, waiting, busy)
+    return Round(
+        host_ms=host_ms,
+        data_ms=data_ms,
+        model_ms=model_ms,
+        step_ms=step_ms,
+        waiting=waiting,
+        busy=busy,
+    )
 
 
 def work_on(device: Device) -> Callable[[tf.Tensor, float], tf.Tensor]:
-    """A function (x, ms) that returns x after keeping the device busy for so many milliseconds."""
+    """A function (x, ms) that returns x after keeping the device busy for `ms` milliseconds."""
     if device.kind == "CPU" or emulation.active():
         return emulation.timed
     return multiplying(device.logical)
 
 
 def multiplying(device: str) -> Callable[[tf.Tensor, float], tf.Tensor]:
-    """As `work_on`, by matrix products, whose speed on the device is measured first."""
+    """Like `work_on`, with matrix products, whose speed on the device is measured first."""
     with tf.device(device):
         matrix = tf.roll(tf.eye(1024), shift=1, axis=0)  # its powers stay as small as it is
 
@@ -134,7 +141,7 @@ def multiplying(device: str) -> Callable[[tf.Tensor, float], tf.Tensor]:
     per_ms = times / (1000 * statistics.median(seconds(times) for _ in range(5)))
 
     def work(x, ms):
-        # What is not used would be left out of the graph; this much is lost in x's rounding.
+        # An unused product would be left out of the graph; this much is lost in x's rounding.
         return x + 1e-30 * product(tf.constant(max(1, round(ms * per_ms))))[0, 0]
 
     return work

@@ -1,4 +1,4 @@
-"""Section 3: where a model's variables, its step's operations and their results really are."""
+"""Section 3: where the variables of a model, the operations of its step and their results are."""
 
 import tempfile
 from collections import Counter
@@ -7,7 +7,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, compat, data_scope
-from dual_device_strategy.devices import Devices
+from dual_device_strategy.devices import Devices, short_name
 from dual_device_strategy.validate.report import Report
 
 # These carry values in and out of a function and do no work.
@@ -73,7 +73,7 @@ def check(report: Report, devices: Devices) -> None:
 
 
 def _check_places(report, what, places, wanted):
-    wrong = Counter(_short(place) for place in places if _short(place) != wanted)
+    wrong = Counter(short_name(place) for place in places if short_name(place) != wanted)
     found = ", ".join(f"{count} on {place}" for place, count in wrong.items())
     report.check(
         bool(places) and not wrong,
@@ -85,12 +85,16 @@ def _check_places(report, what, places, wanted):
 
 
 def _check_operations(report, operations, devices):
-    counts = Counter(_short(place) for place, kind in operations if kind not in _CARRIERS)
+    counts = Counter(short_name(place) for place, kind in operations if kind not in _CARRIERS)
     on_model = counts.pop(devices.model_device, 0)
     # Some operations exist on the host only; a model on a logical CPU has no need of another.
     on_host = counts.pop("CPU:0", 0) if devices.model.kind == "GPU" else 0
     elsewhere = sorted(
-        {kind for place, kind in operations if _short(place) in counts and kind not in _CARRIERS}
+        {
+            kind
+            for place, kind in operations
+            if short_name(place) in counts and kind not in _CARRIERS
+        }
     )
     text = f"{on_model} operations of the compiled step on {devices.model_device}"
     if counts:
@@ -106,13 +110,13 @@ def _check_operations(report, operations, devices):
 
 
 def _traced(run):
-    """What `run` returns, and (device, kind) of each operation of the graphs that were executed.
+    """The result of `run`, and (device, kind) of each operation in the graphs that were executed.
 
-    The graphs are those after placement and partitioning, which TensorFlow's own summary of a
-    function's first run contains; what a program asked for and what was done can differ.
+    The graphs are those after placement and partitioning, as TensorFlow's summary of a function's
+    first run has them; a program's request and the outcome can differ.
     """
     with tempfile.TemporaryDirectory() as folder:
-        # Made before the trace begins, which would else contain the writer's own operations.
+        # Made before the trace begins, or the trace would contain the writer's own operations.
         writer = tf.summary.create_file_writer(folder)
         tf.summary.trace_on(graph=True)
         try:
@@ -121,10 +125,10 @@ def _traced(run):
                 tf.summary.trace_export("step", step=0)
         finally:
             tf.summary.trace_off()
-            compat.stop_collecting_graphs()  # as that does not: graphs would pile up for ever
+            compat.stop_collecting_graphs()  # trace_off does not, and graphs would pile up
             writer.close()
         functions = [graphs for file in Path(folder).iterdir() for graphs in _functions(file)]
-    # Functions of datasets that work meanwhile are traced too; the step's is by far the largest.
+    # Functions of datasets that run meanwhile are traced too; the step's is by far the largest.
     step = max(functions, key=lambda graphs: sum(len(graph.node) for graph in graphs))
     return results, [(node.device, node.op) for graph in step for node in graph.node]
 
@@ -136,8 +140,3 @@ def _functions(event_file):
             metadata = tf.compat.v1.RunMetadata.FromString(value.tensor.string_val[0])
             for function in metadata.function_graphs:
                 yield function.partition_graphs
-
-
-def _short(device):
-    spec = tf.DeviceSpec.from_string(device or "")
-    return f"{spec.device_type}:{spec.device_index}"

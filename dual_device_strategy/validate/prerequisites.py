@@ -1,4 +1,4 @@
-"""Section 1: driver, TensorFlow, and whether the one sees the other's GPUs."""
+"""Section 1: the driver, TensorFlow, and whether TensorFlow sees the driver's GPUs."""
 
 import itertools
 import os
@@ -25,7 +25,7 @@ def check(report: Report) -> None:
 
 def _check_versions(report):
     use_tensorflow = "set KERAS_BACKEND=tensorflow in the environment, or in ~/.keras/keras.json"
-    # Not at the top: Keras fails to import when it is told to use a backend that is not there.
+    # Not at the top: Keras fails to import when its configured backend is missing.
     try:
         import keras
     except ImportError as error:

@@ -17,7 +17,7 @@ class Status(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One line of the report; `figures` are its numbers, for machines."""
+    """One line of the report; `figures` are its numbers, for programs."""
 
     number: str
     status: Status
@@ -27,7 +27,10 @@ class Line:
 
 
 class Report:
-    """Prints each line as it becomes known, and keeps them all."""
+    """A numbered report, printed line by line as results come in, and kept whole.
+
+    Open a `section`, then `check` and `note` in it; `failed` and `summary` are for the end.
+    """
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -36,12 +39,12 @@ class Report:
 
     @contextlib.contextmanager
     def section(self, title: str, remedy: str) -> Iterator[None]:
-        """A numbered section.  An error inside is its last line, a FAIL with this remedy."""
+        """Opens a section.  An error inside becomes its last line, FAIL, with this remedy."""
         self._section += 1
         print(f"{self._section}. {title}", flush=True)
         try:
             yield
-        # What can go wrong on somebody's machine is not a closed list, and the report goes on.
+        # Anything can go wrong on a user's machine, and the report must go on.
         except Exception as error:
             text = f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
             if exhausted_device(error):
@@ -81,7 +84,9 @@ class Report:
     def _add(self, status, text, remedy, figures):
         in_section = sum(line.number.startswith(f"{self._section}.") for line in self.lines)
         number = f"{self._section}.{in_section + 1}"
-        self.lines.append(Line(number, status, text, remedy, figures))
+        self.lines.append(
+            Line(number=number, status=status, text=text, remedy=remedy, figures=figures)
+        )
         print(f"   {number} {status.value}  {text}", flush=True)
         if remedy:
             print(f"       remedy: {remedy}", flush=True)

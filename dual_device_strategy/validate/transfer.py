@@ -1,4 +1,4 @@
-"""Section 4: bytes sent host -> data device -> model device arrive as they were, and how fast."""
+"""Section 4: whether bytes sent host -> data device -> model device arrive intact, and how fast."""
 
 import statistics
 import time
@@ -42,7 +42,7 @@ def check(report: Report, devices: Devices) -> None:
 
 
 def _check_contents(report, devices):
-    """Sends batches of every dtype the way that batches take, and compares what arrives."""
+    """Sends batches of every dtype through the strategy, and compares what arrives."""
     sent = {dtype.name: _random_bytes(dtype) for dtype in DTYPES}
     strategy = DataModelSplitStrategy(devices.data_device, devices.model_device)
     damaged, stranded = Counter(), Counter()
@@ -88,7 +88,7 @@ def _random_bytes(dtype):
 
 
 def _batches(sent):
-    """Contents that differ from one batch to the next: an old buffer counts as damage too."""
+    """Batches whose contents differ, so that an old buffer counts as damage too."""
     with tf.device("CPU:0"):
         pools = {
             dtype.name: tf.constant(sent[dtype.name].view(dtype.as_numpy_dtype)) for dtype in DTYPES
@@ -137,7 +137,7 @@ def _bandwidth(source, target):
     """Gigabytes per second of one large copy; the median of several."""
     seconds = []
     for repeat in range(7):
-        # A new tensor each time: TensorFlow keeps the copies it once made of an eager tensor.
+        # A new tensor each time, because TensorFlow caches the copies of an eager tensor.
         with tf.device(source):
             sent = tf.fill([_TIMED_BYTES // 4], float(repeat))
         _wait_for(sent)
@@ -150,6 +150,6 @@ def _bandwidth(source, target):
 
 
 def _wait_for(tensor):
-    """Returns when the device has made the tensor: a value of it can be read."""
+    """Waits until the device has made the tensor, by reading one of its values."""
     with tf.device(tensor.device):
         tensor[:1].numpy()

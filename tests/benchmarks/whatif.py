@@ -2,7 +2,7 @@
 
     python tests/benchmarks/whatif.py [ROUNDS] [STEPS]
 
-Each stage's time is measured alone in the same run (dual_device_strategy.profile), from these the
+Each part's time is measured alone in the same run (dual_device_strategy.profile), from these the
 step is predicted, and the staged run is measured.  Rounds over all configurations alternate; the
 medians are compared.  Links of 4 GB/s make transfers long enough to matter.
 """
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
 from dual_device_strategy.profile.measuring import Measured, measure
-from dual_device_strategy.whatif import STAGES, Stages, predict
+from dual_device_strategy.whatif import PARTS, PartTimes, predict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,16 +66,16 @@ def main(rounds: int, steps: int) -> None:
     errors = []
     for case, results in measured.items():
         alone = {
-            name: statistics.median(t for into in results for t in into.stages[name])
-            for name in STAGES
+            name: statistics.median(t for into in results for t in into.parts[name])
+            for name in PARTS
         }
         gap = statistics.median(into.gap_ms for into in results)
         took = statistics.median(t for into in results for t in into.steps)
-        predicted = predict(Stages(**alone, gap=gap), slots=case.slots).step_ms
+        predicted = predict(PartTimes(**alone, gap=gap), slots=case.slots).step_ms
         errors.append(abs(predicted / took - 1))
-        stages = ", ".join(f"{name} {ms:.1f}" for name, ms in alone.items())
+        parts = ", ".join(f"{name} {ms:.1f}" for name, ms in alone.items())
         print(
-            f"{case}: {stages}, gap {gap:.1f}; predicted {predicted:.2f}, measured {took:.2f} ms "
+            f"{case}: {parts}, gap {gap:.1f}; predicted {predicted:.2f}, measured {took:.2f} ms "
             f"({predicted / took - 1:+.1%})",
             flush=True,
         )

@@ -14,7 +14,7 @@ from dual_device_strategy.compare.contenders import (
     Setting,
     contenders,
     holding_a_core,
-    stages_alone,
+    parts_alone,
 )
 from dual_device_strategy.compare.logs import compare_logs
 from dual_device_strategy.compare.rounds import Comparison, Row, compare_at
@@ -54,7 +54,7 @@ def test_rounds_measure_every_contender_and_every_stage_alone(compared):
     for row in (*compared.rows, *compared.alone.values()):
         assert (len(row.times), row.problem) == (8, "")
     # A batch of 4 takes a quarter of the times for 16.
-    assert compared.stage_ms == (1, 2, 2)
+    assert compared.part_ms == (1, 2, 2)
     assert compared.limit_ms >= 2
     one = next(row for row in compared.rows if row.name == "one device")
     assert one.step_ms >= 4
@@ -101,23 +101,23 @@ def test_the_front_end_on_the_host_holds_a_core(compared):
     assert [t.numpy().tolist() for t in held] == [[1, 1], [0, 0]]
 
 
-def test_stages_alone_keep_their_batch_where_it_is():
-    for make in stages_alone(SMALL, Setting("GPU:0", "GPU:1")).values():
+def test_parts_alone_keep_their_batch_where_it_is():
+    for make in parts_alone(SMALL, Setting("GPU:0", "GPU:1")).values():
         next_batch, step = make()
         assert step(next_batch()).shape == []
 
 
 def made_up(batch_size, ours, host_side, limit=20.0, host_core_ms=20.0, problem=""):
-    stage_ms = tuple(ms * batch_size / 16 for ms in (10, 20, 20))
-    rows = [Row(OURS, batch_size, stage_ms), Row(HOST_SIDE, batch_size, stage_ms)]
+    part_ms = tuple(ms * batch_size / 16 for ms in (10, 20, 20))
+    rows = [Row(OURS, batch_size, part_ms), Row(HOST_SIDE, batch_size, part_ms)]
     if problem:
         rows[0].problem = problem
     else:
         rows[0].times = [ours] * 5
     rows[1].times = [host_side] * 5
     rows[0].memory_mb = {"data": 4.0, "model": 132.0}
-    alone = {"step": Row("step", batch_size, stage_ms, [limit] * 5)}
-    return Comparison(batch_size, stage_ms, rows, alone, host_core_ms)
+    alone = {"step": Row("step", batch_size, part_ms, [limit] * 5)}
+    return Comparison(batch_size, part_ms, rows, alone, host_core_ms)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_the_recommended_batch_size_is_the_smallest_of_the_fastest_that_fit():
 
 
 def test_the_page_has_a_picture_for_each_case_and_asks_for_nothing(opened):
-    other = dataclasses.replace(made_up(8, 5, 6), stage_ms=(1.0, 2.0, 2.0))
+    other = dataclasses.replace(made_up(8, 5, 6), part_ms=(1.0, 2.0, 2.0))
     comparisons = [made_up(8, 20, 40), made_up(16, 30, 60), other]
     page = plot.page(comparisons, report.summary(comparisons))
     assert page.count("<svg") == 2
@@ -220,8 +220,8 @@ def ended(run_commands, tmp_path_factory):
     commands = {
         "two cases": [
             *small,
-            "--stage_ms=2,4,4",
-            "--stage_ms=0,0,8",
+            "--part_ms=2,4,4",
+            "--part_ms=0,0,8",
             "--json=out.json",
             "--plot=out.html",
         ],
@@ -233,7 +233,7 @@ def ended(run_commands, tmp_path_factory):
         "one log": ["--logs", "whole.jsonl"],
         "nothing fits": [*small, "--step_mb=9000"],
         "sizes": [*small, "--batch_sizes=8,none"],
-        "times": [*small, "--stage_ms=1"],
+        "times": [*small, "--part_ms=1"],
         "picture": [*small, "--plot=out.pdf"],
         "unwritable": [*small, "--json=/no/such/folder/out.json"],
     }
@@ -248,7 +248,7 @@ def test_cases_are_compared_and_written(ended):
     assert out.count("| split (ours) |") == 2 + 1  # two tables, and the head of the summary
     figures = json.loads((folder / "out.json").read_text())
     assert figures["emulated"] is True
-    assert [(c["batch_size"], c["stage_ms"]) for c in figures["batch_sizes"]] == [
+    assert [(c["batch_size"], c["part_ms"]) for c in figures["batch_sizes"]] == [
         (4, [0.5, 1, 1]),
         (4, [0, 0, 2]),
     ]
@@ -272,7 +272,7 @@ def test_logs_of_two_runs_are_a_table(ended):
         ("one log", "--logs compares two files, 1 were given", ""),
         ("nothing fits", "", "No batch size fits: make batches smaller than the smallest"),
         ("sizes", "--batch_sizes=8,none must be whole numbers from 1 on", ""),
-        ("times", "--stage_ms=1 must be three times in ms", ""),
+        ("times", "--part_ms=1 must be three times in ms", ""),
         ("picture", "--plot=out.pdf must be a .png or an .html file", ""),
         ("unwritable", "--json=/no/such/folder/out.json cannot be written (No such file", ""),
     ],

@@ -13,7 +13,7 @@ from dual_device_strategy.profile.page import render
 from dual_device_strategy.profile.result import empty
 from dual_device_strategy.workload import Workload
 
-STAGES = ("host", "copy", "front_end", "transfer", "step")
+PARTS = ("host", "copy", "front_end", "transfer", "step")
 
 
 def work(host_ms=0, front_end_ms=0, step_ms=0):
@@ -29,16 +29,16 @@ def measured():
 
 def test_each_stage_is_measured_alone_and_all_together(measured):
     figures = measured.as_json()
-    stages = {stage["stage"]: stage for stage in figures["stages"]}
-    assert tuple(stages) == STAGES
-    assert {stage["count"] for stage in stages.values()} == {8}
+    parts = {part["part"]: part for part in figures["parts"]}
+    assert tuple(parts) == PARTS
+    assert {part["count"] for part in parts.values()} == {8}
     for name, least in (("host", 5), ("front_end", 29), ("step", 10)):
-        assert stages[name]["median_ms"] >= least
+        assert parts[name]["median_ms"] >= least
     assert figures["staged"]["median_ms"] >= 29
     assert figures["staged"]["gaps"]["count"] == 8
     assert figures["judgement"]["bottleneck"] == "data device (copy and front end)"
     assert figures["judgement"]["limit_ms"] == pytest.approx(
-        stages["front_end"]["median_ms"] + stages["copy"]["median_ms"]
+        parts["front_end"]["median_ms"] + parts["copy"]["median_ms"]
     )
     assert json.loads(json.dumps(figures))["judgement"] == figures["judgement"]
 
@@ -64,13 +64,13 @@ def test_on_logical_cpus_the_same_figures_are_there():
     dataset = tf.data.Dataset.from_tensors(tf.ones([1000])).repeat().apply(double)
     result = profile(strategy, dataset, tf.function(tf.reduce_sum), steps=5)
     assert not result.emulated
-    assert [len(result.measured.stages[name]) for name in STAGES] == [5] * 5
+    assert [len(result.measured.parts[name]) for name in PARTS] == [5] * 5
     assert result.judgement.step_ms > 0
 
 
 def judged(host, copy, front_end, transfer, step, *, took=None, core_ms=None, cores=2, slots=3):
-    """The judgement of stages that take these times; `took` are those of the staged run."""
-    times = dict(zip(STAGES, (host, copy, front_end, transfer, step), strict=True))
+    """The judgement of parts that take these times; `took` are those of the staged run."""
+    times = dict(zip(PARTS, (host, copy, front_end, transfer, step), strict=True))
     into = Measured({name: [float(ms)] * 20 for name, ms in times.items()})
     into.front_end_core_ms = core_ms
     into.steps = took or [float(max(host, copy + front_end, transfer, step))] * 20
@@ -96,7 +96,12 @@ def test_the_verdict_says_what_a_second_device_saves(times, cores, core_ms, word
     [
         ((30, 0, 5, 1, 20), None, "data loading takes 100% of a step", "AUTOTUNE"),
         ((1, 0, 5, 40, 20), None, "transfer takes 100% of a step", "float16"),
-        ((1, 0, 50, 1, 20), None, "training takes only 40% of a step", "on_data_device() is given"),
+        (
+            (1, 0, 50, 1, 20),
+            None,
+            "training takes only 40% of a step",
+            "the on_data_device() function",
+        ),
         ((1, 0, 20, 1, 20), [10.0, 50.0] * 10, "step times vary by 67%", 'slots="auto"'),
     ],
 )
@@ -127,7 +132,7 @@ def test_a_dataset_that_ends_too_early_leaves_what_was_measured():
     dataset, step = work()
     with pytest.raises(ProfileError, match=r"ended after 9 batches and 13 are needed: .*repeat"):
         profile(strategy, dataset.take(9), step, steps=10, result=result)
-    assert len(result.measured.stages["host"]) == 9
+    assert len(result.measured.parts["host"]) == 9
     assert "host pipeline" in result.table()
 
 
@@ -167,7 +172,7 @@ def test_the_page_can_be_printed_and_drawn(measured, chromium, tmp_path):
     )
     image = tf.io.decode_png((tmp_path / "page.png").read_bytes(), channels=3)
     drawn = {tuple(pixel) for pixel in tf.reshape(image, [-1, 3]).numpy()[::7].tolist()}
-    # The bar of the slowest stage, and the first two batches of the timeline.
+    # The bar of the slowest part, and the first two batches of the timeline.
     assert {(0xC0, 0x39, 0x2B), (0x1F, 0x77, 0xB4), (0xE0, 0x82, 0x14)} <= drawn
 
 
@@ -181,7 +186,7 @@ def test_the_page_of_half_a_measurement_says_what_went_wrong(opened):
     with pytest.raises(ProfileError):
         profile(strategy, work()[0], step, steps=3, result=result)
     seen = opened(render(result.as_json()), 390)
-    assert "Not all was measured: the step failed: KeyError: '<no such layer>'" in seen["text"]
+    assert "incomplete: the step failed: KeyError: '<no such layer>'" in seen["text"]
     assert "front end" in seen["text"]
     assert seen["needed"] <= 390
 
@@ -250,14 +255,14 @@ def ended(run_commands, tmp_path_factory):
         "not_there": [],
     }
     commands = {name: [*small, f"--target=targets:{name}", *more] for name, more in targets.items()}
-    sizes = ["--batch_size=4", "--text_len=10", "--mel_frames=20", "--stage_ms=2,40,8"]
+    sizes = ["--batch_size=4", "--text_len=10", "--mel_frames=20", "--part_ms=2,40,8"]
     commands |= {
         "built in": [*small, *sizes],
         "no module": [*small, "--target=no_such_module:f"],
         "no function": [*small, "--target=targets"],
         "unwritable": [*small, "--html=/no/such/folder/page.html"],
         "one slot": [*small, "--slots=1"],
-        "two times": [*small, "--stage_ms=10,20"],
+        "two times": [*small, "--part_ms=10,20"],
     }
     return run_commands("profile", commands, folder), folder
 
@@ -289,11 +294,11 @@ def test_the_built_in_workload_takes_the_times_asked_for(ended):
         ("untraceable", "cannot be used: TypeError: Input 'y' of 'AddV2' Op has type float", ""),
         ("short", "ended after 9 batches and 13 are needed: ask for fewer steps", "host pipeline"),
         ("late", "the staged run failed: ValueError: loss is NaN", "  step  "),
-        ("missing_file", "the host pipeline failed: NotFoundError: ", "each stage alone"),
+        ("missing_file", "the host pipeline failed: NotFoundError: ", "each part alone"),
         ("batched_behind", "the dataset has a Batch operation behind on_data_device()", ""),
         ("unwritable", "--html=/no/such/folder/page.html cannot be written (No such file", ""),
         ("one slot", "slots must be a whole number of at least 2", ""),
-        ("two times", "--stage_ms=10,20 must be three times in ms", ""),
+        ("two times", "--part_ms=10,20 must be three times in ms", ""),
     ],
 )
 def test_bad_input_ends_with_one_sentence_and_what_was_measured(ended, name, sentence, shown):
@@ -306,8 +311,8 @@ def test_bad_input_ends_with_one_sentence_and_what_was_measured(ended, name, sen
 
 def test_files_hold_what_was_measured_and_older_ones_survive_mistakes(ended):
     folder = ended[1]
-    assert "Not all was measured: the dataset ended" in (folder / "short.html").read_text()
+    assert "The measurement is incomplete: the dataset ended" in (folder / "short.html").read_text()
     figures = json.loads((folder / "short.json").read_text())
-    assert [(stage["stage"], stage["count"]) for stage in figures["stages"]] == [("host", 9)]
+    assert [(part["part"], part["count"]) for part in figures["parts"]] == [("host", 9)]
     assert (folder / "kept.html").read_text() == "an older page"
     assert not (folder / "new.html").exists()

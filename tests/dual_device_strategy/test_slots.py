@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device, slot_tuning
-from dual_device_strategy.whatif import Stages, predict
+from dual_device_strategy.whatif import PartTimes, predict
 
 
 def noted_times(stages, slots, steps=250):
@@ -27,7 +27,7 @@ def varying(mean, spread):
 
 @pytest.mark.parametrize("slots", [3, 5])
 def test_stage_times_are_found_from_when_batches_were_asked_for_and_arrived(slots):
-    stages = Stages(front_end=varying(15, 0.6), transfer=0.3, step=varying(20, 0.6))
+    stages = PartTimes(front_end=varying(15, 0.6), transfer=0.3, step=varying(20, 0.6))
     prepared, stepped = slot_tuning.stage_times(*noted_times(stages, slots), slots - 2)
     assert prepared.mean() == pytest.approx(15, rel=0.15)
     assert stepped.mean() == pytest.approx(20, rel=0.15)
@@ -44,7 +44,7 @@ def test_stage_times_are_found_from_when_batches_were_asked_for_and_arrived(slot
     ],
 )
 def test_slots_are_the_fewest_that_hide_the_jitter(front_end, step, least, most):
-    stages = Stages(front_end=front_end, transfer=0.3, step=step)
+    stages = PartTimes(front_end=front_end, transfer=0.3, step=step)
     chosen = slot_tuning.choose(*slot_tuning.stage_times(*noted_times(stages, 3), 1), batches=400)
     assert least <= chosen <= most
     at = {n: predict(stages, slots=n, steps=3000).step_ms for n in range(2, 9)}
@@ -52,7 +52,7 @@ def test_slots_are_the_fewest_that_hide_the_jitter(front_end, step, least, most)
 
 
 def test_too_few_batches_change_nothing():
-    asked, arrived = noted_times(Stages(front_end=5, step=10), 3, steps=20)
+    asked, arrived = noted_times(PartTimes(front_end=5, step=10), 3, steps=20)
     for count in (5, 0):
         times = slot_tuning.stage_times(asked[:count], arrived[:count], 1)
         assert slot_tuning.choose(*times, batches=count) is None

@@ -246,7 +246,7 @@ def test_a_strategy_that_stages_nothing_fails_the_pipeline(monkeypatch):
     pipeline.check(report, PAIR)
     (slots, _), (overlap, remedy) = failures(report)
     assert slots == "1 of 3 slots in use while a step holds batch 0"
-    assert overlap.endswith("x the slowest stage")
+    assert overlap.endswith("x the slowest part")
     assert "this was the best of 1 rounds" in remedy
 
 

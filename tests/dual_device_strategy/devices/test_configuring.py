@@ -102,12 +102,12 @@ print(json.dumps(said))
     )
     assert "data_gpu=-1 does not exist" in said["negative"]
     assert "data_gpu=2, model_gpu=2 names the same GPU twice" in said["twice"]
-    assert "data_gpu_memory_mb=0 is no amount of memory" in said["limit"]
+    assert "data_gpu_memory_mb=0 is not an amount of memory" in said["limit"]
     assert "The emulation runs already" in said["emulation"]
     assert said["nine"] == "There can be 1 to 8 emulated GPUs, got gpus=9\n"
     assert "which CUDA_VISIBLE_DEVICES=4,5,6,7 renumbers" in said["renumbered"]
     assert said["late"].startswith("configure_devices(data_gpu=0, model_gpu=1) came after")
-    assert "tensor, variable, dataset" in said["late"] and "first thing" in said["late"]
+    assert "tensor, variable, dataset" in said["late"] and "first in the program" in said["late"]
 
 
 @pytest.mark.parametrize(

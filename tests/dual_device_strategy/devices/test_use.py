@@ -42,7 +42,7 @@ def test_a_cpu_device_is_absent_and_said_so():
     use = DeviceSampler(["CPU:1"])
     use.start()
     use.stop()
-    assert use.absent == {"CPU:1": "a CPU device has no account of its use"}
+    assert use.absent == {"CPU:1": "a CPU device has no figures of its use"}
     assert use.summary()["CPU:1"].busy is None
     assert devices.free_memory("CPU:1") is None
 

@@ -54,7 +54,7 @@ def test_what_is_active_can_be_asked_for():
 def test_environment_figures_that_are_none_are_named(monkeypatch):
     monkeypatch.setattr("dual_device_strategy.emulation.starting._started", None)
     monkeypatch.setenv("EMULATED_GPUS", "two")
-    with pytest.raises(ValueError, match="EMULATED_GPUS in the environment is no figure: 'two'"):
+    with pytest.raises(ValueError, match="EMULATED_GPUS in the environment is not a figure: 'two'"):
         emulation.start_from_environment()
     monkeypatch.setenv("EMULATED_GPUS", "0")
     assert emulation.start_from_environment() is None

@@ -184,7 +184,7 @@ def test_the_report_says_what_is_known_and_what_is_not():
     assert "apart      the first 5 steps took" in report
     on_cpu = train(made(30), 2, strategy=tf.distribute.OneDeviceStrategy("CPU:0")).close()
     assert "READY      not counted" in on_cpu
-    assert "CPU:0: use unknown, a CPU device has no account of its use" in on_cpu
+    assert "CPU:0: use unknown, a CPU device has no figures of its use" in on_cpu
 
 
 @pytest.mark.timing
