@@ -62,9 +62,9 @@ class Profile:
         lines = [
             f"data device {self.devices['data']}, model device {self.devices['model']}, "
             f"slots={self.slots}{kind}",
-            f"{'each part alone':<32}{'ms':>9}{'std':>8}{'of a step':>11}",
+            f"{'each part alone':<32}{'median ms':>9}{'std':>8}{'of a step':>11}",
         ]
-        step = statistics.fmean(self.measured.steps) if self.measured.steps else None
+        step = statistics.median(self.measured.steps) if self.measured.steps else None
         for name, times in self.measured.parts.items():
             lines.append(_row(TITLES[name], times, step))
         if self.measured.steps:
@@ -148,6 +148,6 @@ def _figures(times):
 def _row(title, times, step):
     if not times:
         return f"  {title:<30}{'-':>9}"
-    mean = statistics.fmean(times)
-    share = f"{mean / step:>10.0%}" if step else f"{'-':>10}"
-    return f"  {title:<30}{mean:>9.2f}{statistics.pstdev(times):>8.2f} {share}"
+    median = statistics.median(times)
+    share = f"{median / step:>10.0%}" if step else f"{'-':>10}"
+    return f"  {title:<30}{median:>9.2f}{statistics.pstdev(times):>8.2f} {share}"
