@@ -46,7 +46,7 @@ class GraphTokens(tf.Module):
         return tf.concat([tag[None], ids], 0)
 
     def _single(self, text):
-        """Ids of the characters; of those that were never seen, of their bytes."""
+        """Ids of the characters; a character that was never seen becomes the ids of its bytes."""
         characters = tf.strings.unicode_split(text, "UTF-8")
         ids = self._characters.lookup(characters)
         pieces = tf.strings.bytes_split(characters)

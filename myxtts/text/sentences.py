@@ -18,7 +18,7 @@ def split_text(
 ) -> list[str]:
     """The text in its normal form, sentence by sentence, none of more than `max_tokens` tokens.
 
-    A sentence that is too long is parted at commas and the like, then between words, then
+    A sentence that is too long is split at commas and the like, then between words, then
     anywhere. What holds no letter or digit says nothing and is left out; when nothing is left,
     UserError says so. So it does of a text in another script than the language's.
     """
@@ -40,7 +40,7 @@ _BORDERS = (_CLAUSE, _WORD, None)
 
 
 def _fitting(text: str, fits: Callable[[str], bool], borders) -> list[str]:
-    """The text in as few pieces as go, parted at the first kind of border where it must be."""
+    """The text in as few pieces as possible, split at the coarsest borders that are fine enough."""
     if fits(text):
         return [text]
     border, *finer = borders

@@ -1,7 +1,7 @@
 """Token ids: a BPE or character vocabulary trained on a corpus, in which any text has a place.
 
 Ids are, in this order: the special tokens, one tag per language, 256 single bytes, the characters
-that were seen, and what BPE merged of them. A character that was never seen is written as its
+that were seen, and what BPE merged from them. A character that was never seen is written as its
 UTF-8 bytes, so `decode(encode(text))` is the normalised text whatever the text is.
 """
 
@@ -63,11 +63,11 @@ class Vocabulary:
         return range(self._first_byte, self._first_piece)
 
     def id_of(self, piece: str) -> int:
-        """The id of a character that was seen, or of what was merged of them."""
+        """The id of a character that was seen, or of a merged piece."""
         return self._ids[piece]
 
     def written(self, text: str, language: str) -> str:
-        """What is encoded of a text: its normal form, or its phonemes."""
+        """The form of a text that is encoded: its normal form, or its phonemes."""
         text = normalise(text, language)
         if self.phonemes:
             from myxtts.espeak import espeak

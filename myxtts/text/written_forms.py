@@ -100,7 +100,7 @@ def _unit(match: re.Match, language: Language) -> str:
 
 
 def counted(n: int, one: str, many: str, language: Language) -> str:
-    """So many of a thing: "one kilometer", "two kilometers"."""
+    """A number of things: "one kilometer", "two kilometers"."""
     if n == 1:
         return one
     words = language.words(n)

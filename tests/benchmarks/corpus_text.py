@@ -23,7 +23,7 @@ OTHER = Path(__file__).with_name("other_sentences.txt")
 
 
 def runs(symbols, length):
-    """All that stands together, so many symbols long."""
+    """Every run of `length` neighbours."""
     return zip(*(symbols[i:] for i in range(length)), strict=False)
 
 

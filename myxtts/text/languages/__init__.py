@@ -18,6 +18,10 @@ from absl import logging
 
 LATIN = "abcdefghijklmnopqrstuvwxyz"
 _LARGEST = 10**15  # longer numbers are read digit by digit
+# With larger ones some languages of num2words fail and others never return; Amharic already with
+# nine digits.
+_LARGEST_OF_NUM2WORDS = 10**9
+_ENDLESS = ("am",)
 
 # A pattern, and what takes its place: a template for `re.Match.expand`, or a function.
 Rule = tuple[str, "str | Callable[[re.Match, Language], str]"]
@@ -136,19 +140,26 @@ def _with_num2words(language: Language, code: str) -> Language:
                 code,
             )
         return language
-    if code not in num2words.CONVERTER_CLASSES:
+    if code not in num2words.CONVERTER_CLASSES or code in _ENDLESS:
         return language
     says = num2words.CONVERTER_CLASSES[code]
-    ordinal = None if _refuses(says.to_ordinal) else says.to_ordinal
-    return dataclasses.replace(language, cardinal=says.to_cardinal, ordinal=ordinal)
+
+    def cardinal(n: int) -> str:
+        small = n < _LARGEST_OF_NUM2WORDS
+        return _said(says.to_cardinal, n) if small else " ".join(cardinal(int(d)) for d in str(n))
+
+    ordinal = functools.partial(_said, says.to_ordinal)
+    return dataclasses.replace(
+        language, cardinal=cardinal, ordinal=None if ordinal(1) == "1" else ordinal
+    )
 
 
-def _refuses(says: Callable[[int], str]) -> bool:
-    """Whether num2words has the method in name only."""
+def _said(says: Callable[[int], str], n: int) -> str:
+    """The words, or the digits of a number for which this language of num2words has none."""
     try:
-        return not says(1)
-    except NotImplementedError:
-        return True
+        return (n < _LARGEST_OF_NUM2WORDS and says(n)) or str(n)
+    except (NotImplementedError, ArithmeticError, LookupError, TypeError, ValueError):
+        return str(n)
 
 
 def roman(text: str) -> int:

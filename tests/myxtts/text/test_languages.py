@@ -60,6 +60,8 @@ def test_num2words_speaks_the_numbers_of_languages_that_have_none(fresh_language
     pytest.importorskip("num2words")
     assert normalise("23 case, 3,5 %", "it") == "ventitré case, tre virgola cinque per cento"
     assert normalise("-7 e il 3º", "it") == "meno sette e il terzo"
+    assert normalise("1234567890", "it").split()[:3] == ["uno", "due", "tre"]
+    assert normalise("0º 1984", "ko") and normalise("987654321", "am") == "987654321"
     assert normalise("30 bilar", "sv") == "trettio bilar"
 
 
