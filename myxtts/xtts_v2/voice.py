@@ -5,7 +5,7 @@
     waveform = voice.speak("Good morning. How are you?", "en", cloned)
     for chunk in voice.stream("Good morning. How are you?", "en", cloned): ...
 
-The same calls as `myxtts.model.voice.Voice`. Waveforms are float32 at 24,000 Hz. The chunks of
+The same calls as `myxtts.voice.Voice`. Waveforms are float32 at 24,000 Hz. The chunks of
 `stream` put together are what `speak` returns, but for rounding.
 """
 
@@ -20,9 +20,9 @@ from absl import logging
 
 from myxtts import UserError
 from myxtts.config import Speaking
-from myxtts.model.voice import ClonedVoice
 from myxtts.reference import check_reference
 from myxtts.text.sentences import split_text
+from myxtts.voice import ClonedVoice
 from myxtts.xtts_v2 import hifigan, mels, sampling
 from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.networks import Published
