@@ -30,7 +30,7 @@ SMALL = (
 )
 # Files of runs, corpora and examples.
 MADE_BY_RUNS = {"report.md", "loss.png", "config.json", "flags.txt", "vocabulary.json"}
-MADE_BY_RUNS |= {"steps.jsonl", "monitor-STAGE.jsonl", "run.jsonl", "compare.json"}
+MADE_BY_RUNS |= {"steps.jsonl", "monitor-STAGE.jsonl", "identity.json", "run.jsonl", "compare.json"}
 MADE_BY_RUNS |= {"rejected.tsv", "manifest.tsv", "clips.sqlite"}
 NAMES_A_FILE = re.compile(r"[\w./-]+\.(py|cc|h|inc|md|json|txt|tsv|svg|png|sqlite|jsonl)")
 
@@ -176,9 +176,9 @@ def module_exists(name: str) -> bool:
 
 
 def test_flags_that_are_named_exist():
-    from myxtts.command import older_spellings
+    from myxtts.command.flags import spellings
 
-    older = {*older_spellings.RENAMED, *older_spellings.WITH_VALUE, *older_spellings.SWITCHES}
+    older = {*spellings.RENAMED, *spellings.WITH_VALUE, *spellings.SWITCHES}
     known = string_literals() | older | {"help", "flagfile", "verbosity"}  # absl's own
     for document, text in DOCUMENTS.items():
         ours = re.sub(r"^.*(?:pip install|pytest).*$", "", text, flags=re.M)

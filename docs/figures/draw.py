@@ -2,7 +2,7 @@
 
 `python -m dual_device_strategy.compare --json=COMPARE.json` writes that file.  Its medians are
 kept in comparison.json beside this script, and comparison.svg is drawn from them.  Without an
-argument the kept medians are drawn again.  slots.svg is a schedule computed from stage times.
+argument the kept medians are drawn again.  slots.svg is a schedule computed from given times.
 """
 
 import json
@@ -28,11 +28,11 @@ NAMES = {
 
 
 def kept_medians(report: dict) -> dict:
-    """The first case of a comparison: stage times and the median step of every contender."""
+    """The first case of a comparison: its times and the median step of every contender."""
     case = report["batch_sizes"][0]
     return {
         "emulated": report["emulated"],
-        "stage_ms": case["stage_ms"],
+        "part_ms": case["part_ms"],
         "slowest_alone_ms": round(case["limit_ms"], 2),
         "step_ms": {row["name"]: round(row["step_ms"], 2) for row in case["contenders"]},
     }
@@ -41,7 +41,7 @@ def kept_medians(report: dict) -> dict:
 def draw_comparison(medians: dict) -> None:
     steps = sorted(medians["step_ms"].items(), key=lambda item: -item[1])
     figure, axes = plt.subplots(figsize=(8, 3.5))
-    host, front_end, step = medians["stage_ms"]
+    host, front_end, step = medians["part_ms"]
     for place, (name, ms) in enumerate(steps):
         ours = name == "split (ours)"
         axes.barh(place, ms, color=OURS if ours else OTHERS, height=0.66)
@@ -58,7 +58,7 @@ def draw_comparison(medians: dict) -> None:
     axes.set_yticks(range(len(steps)), [NAMES[name] for name, _ in steps], fontsize=8)
     axes.axvline(medians["slowest_alone_ms"], color=SHARED, linewidth=1, linestyle="--", zorder=0)
     axes.text(
-        medians["slowest_alone_ms"] + 0.3, len(steps) - 0.45, "slowest stage alone", fontsize=8
+        medians["slowest_alone_ms"] + 0.3, len(steps) - 0.45, "slowest part alone", fontsize=8
     )
     axes.set_xlabel("milliseconds a training step (median)", fontsize=9)
     axes.set_title(

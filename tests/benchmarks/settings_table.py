@@ -10,7 +10,7 @@ from myxtts.training.config import TrainConfig
 from myxtts.training.memory import LIBRARIES, estimate
 from myxtts.training.stages import LongestClip, stage_names
 
-LONGEST = LongestClip(frames=1034, tokens=200)  # 12 s
+LONGEST = LongestClip(frames=1034, text_tokens=200)  # 12 s
 MEMORY_GB = (6, 8, 12, 16, 24, 40, 80)
 BATCHES = (256, 192, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 2, 1)
 USED = 0.85  # the rest is for fragments
