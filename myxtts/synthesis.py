@@ -8,7 +8,11 @@
 `--stream` writes while it speaks; with `--out=-` or a name ending in .raw these are bare 16-bit
 samples, little end first, for a player to read from a pipe.
 
-From Python: `myxtts.voice.Voice`.
+`--checkpoint` may also be a directory with a published XTTS v2 (model.pth, config.json and
+vocab.json): then its config.json says how codes are drawn, where no flag does; `--speaker=NAME`
+takes one of its own voices, and `--speed=1.2` speaks faster.
+
+From Python: `myxtts.voice.Voice`, and `myxtts.xtts_v2.voice.PublishedVoice`.
 """
 
 import contextlib
@@ -37,6 +41,11 @@ class Line:
     text: str
     language: str
     references: tuple[str, ...]
+    speaker: str | None = None  # a voice by name, where there are no references
+
+    @property
+    def voice(self) -> tuple:
+        return self.references, self.speaker
 
 
 def define_flags(into: flags.FlagValues = flags.FLAGS) -> None:
@@ -45,7 +54,11 @@ def define_flags(into: flags.FlagValues = flags.FLAGS) -> None:
         functools.partial(define, flag_values=into)
         for define in (flags.DEFINE_string, flags.DEFINE_float, flags.DEFINE_integer)
     )
-    text("checkpoint", None, "Directory of the training run, or a checkpoint in it.")
+    text(
+        "checkpoint",
+        None,
+        "Directory of the training run, or a checkpoint in it; or a published XTTS v2.",
+    )
     text("text", None, "What to say.")
     text("language", None, "Language of the text; not needed where the voice has one.")
     text("out", "out.wav", "The recording; with --batch_file a directory.")
@@ -53,6 +66,7 @@ def define_flags(into: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list(
         "speaker_wav", [], "Recordings of the voice, with commas between them.", flag_values=into
     )
+    text("speaker", None, "A voice by its name, of those that a published XTTS v2 brings.")
     flags.DEFINE_bool(
         "stream", False, "Write while speaking; --out may be - or end in .raw.", flag_values=into
     )
@@ -77,6 +91,7 @@ def define_flags(into: flags.FlagValues = flags.FLAGS) -> None:
         "Above 1 gives longer speech, below 1 shorter.",
     )
     number("pause", Speaking.pause, "Seconds of silence between sentences.")
+    number("speed", 1.0, "How fast a published XTTS v2 speaks; not with --stream.")
     whole("seed", Speaking.seed, "The same seed says the same thing the same way.")
 
 
@@ -90,17 +105,15 @@ def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:
     if given.batch_file and given.stream:
         raise UserError("--stream says one --text; leave it out with --batch_file")
     lines = [_line_of_flags(given)] if given.batch_file is None else _read_lines(given)
+    if given.speaker and given.speaker_wav:
+        raise UserError("--speaker and --speaker_wav both name a voice; give one of them")
     for line in lines:
         _check_name(line.out, given.stream)
 
-    from myxtts.voice import Speaking, Voice
-
-    names = [field.name for field in dataclasses.fields(Speaking)]
-    speaking = Speaking(**{name: getattr(given, name) for name in names})
-    voice = Voice.load(given.checkpoint, given.vocoder)
+    voice, speaking, options = _voice(given)
     # Everything is checked before the first word is said.
     lines = [_with_language(line, voice) for line in lines]
-    cloned = {references: voice.clone(references) for references in {x.references for x in lines}}
+    cloned = {line.voice: _cloned(voice, line) for line in {x.voice: x for x in lines}.values()}
     for line in lines:
         voice.sentences(line.text, line.language)
     for line in lines:
@@ -109,9 +122,40 @@ def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:
             if given.stream:
                 _stream(voice, line, speaking)
             else:
-                _say(voice, line, cloned[line.references], speaking)
+                _say(voice, line, cloned[line.voice], speaking, options)
         except OSError as error:
             raise UserError(f"{line.out} cannot be written: {error.strerror or error}") from None
+
+
+def _voice(given) -> tuple:
+    """The voice, how it speaks, and what else it is told when it does."""
+    from myxtts.xtts_v2.directory import is_published
+
+    names = [field.name for field in dataclasses.fields(Speaking)]
+    if not is_published(given.checkpoint):
+        from myxtts.voice import Voice
+
+        for name in ("speaker", "speed"):
+            if given[name].present:
+                raise UserError(
+                    f"--{name} is for a published XTTS v2, which {given.checkpoint} is not; "
+                    "leave it out"
+                )
+        speaking = Speaking(**{name: getattr(given, name) for name in names})
+        return Voice.load(given.checkpoint, given.vocoder), speaking, {}
+    from myxtts.xtts_v2.voice import PublishedVoice
+
+    if given.vocoder not in (None, "network"):
+        raise UserError("a published XTTS v2 has one vocoder; leave --vocoder out")
+    if given.stream and given.speed != 1.0:
+        raise UserError("--speed changes whole sentences; leave it out with --stream")
+    voice = PublishedVoice.load(given.checkpoint)
+    told = {name: getattr(given, name) for name in names if given[name].present}
+    return voice, dataclasses.replace(voice.speaking, **told), {"speed": given.speed}
+
+
+def _cloned(voice, line: Line):
+    return voice.clone(line.references) if line.references else voice.speaker(line.speaker)
 
 
 def pcm16(waveform: np.ndarray) -> bytes:
@@ -119,9 +163,9 @@ def pcm16(waveform: np.ndarray) -> bytes:
     return np.round(np.clip(waveform, -1.0, 1.0) * 32767.0).astype("<i2").tobytes()
 
 
-def _say(voice, line: Line, cloned, speaking) -> None:
+def _say(voice, line: Line, cloned, speaking, options: dict) -> None:
     start = time.perf_counter()
-    waveform = voice.speak(line.text, line.language, cloned, speaking)
+    waveform = voice.speak(line.text, line.language, cloned, speaking, **options)
     took = time.perf_counter() - start
     wav.write_pcm16(line.out, pcm16(waveform), voice.sample_rate)
     print(f"{line.out}: {len(waveform) / voice.sample_rate:.2f} s of speech in {took:.2f} s")
@@ -130,7 +174,7 @@ def _say(voice, line: Line, cloned, speaking) -> None:
 def _stream(voice, line: Line, speaking) -> None:
     voice.warm_up()
     start = time.perf_counter()
-    cloned = voice.clone(line.references)
+    cloned = _cloned(voice, line)
     cloning = time.perf_counter() - start
     if voice.vocoder != "network":
         logging.info("Griffin-Lim needs whole sentences: each is a chunk")
@@ -175,9 +219,10 @@ def chunk_writer(out: Path, sample_rate: int) -> Iterator[Callable[[bytes], None
 
 
 def _line_of_flags(given) -> Line:
-    if not given.speaker_wav:
+    if not (given.speaker_wav or given.speaker):
         raise UserError("--speaker_wav is missing; give a recording of the voice, best of 3 to 6 s")
-    return Line(Path(given.out), given.text, given.language, tuple(given.speaker_wav))
+    wavs = tuple(given.speaker_wav)
+    return Line(Path(given.out), given.text, given.language, wavs, given.speaker)
 
 
 def _read_lines(given) -> list[Line]:
@@ -206,9 +251,10 @@ def _read_lines(given) -> list[Line]:
             raise UserError(f"{where}: the name {name!r} was given before")
         names.add(name)
         wavs = tuple(references.split(",")) if references else tuple(given.speaker_wav)
-        if not wavs:
+        if not (wavs or given.speaker):
             raise UserError(f"{where}: no voice; add a column, or give --speaker_wav for all")
-        lines.append(Line(Path(given.out) / f"{name}.wav", text, language or given.language, wavs))
+        out, language = Path(given.out) / f"{name}.wav", language or given.language
+        lines.append(Line(out, text, language, wavs, given.speaker))
     if not lines:
         raise UserError(f"--batch_file={path} holds no texts")
     return lines

@@ -1,5 +1,6 @@
 """A small model in the published form, and what the published code computes with it."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from myxtts.xtts_v2.config import ModelArgs, PublishedConfig
 from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.networks import Published
+from myxtts.xtts_v2.voice import PublishedVoice
 from tests.myxtts.xtts_v2 import formula
 
 REFERENCE = Path(__file__).parent / "reference.npz"
@@ -98,3 +100,19 @@ def small_source(reference) -> PublishedDirectory:
 def small(small_source) -> Published:
     """Its networks. A test that changes a weight puts it back."""
     return Published.load(small_source)
+
+
+@pytest.fixture(scope="session")
+def published_directory(small_source, reference, tmp_path_factory) -> Path:
+    """The same as files, with a voice of its own and without a DVAE."""
+    latents = reference["conditioning/latents"][:1]
+    speakers = {"Ana": (latents, formula.speaker_vector()[..., None])}
+    path = tmp_path_factory.mktemp("published") / "model"
+    dataclasses.replace(small_source, speakers=speakers, dvae=None).write(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def published_voice(published_directory) -> PublishedVoice:
+    """Traced once for all tests; one that changes its settings puts them back."""
+    return PublishedVoice.load(published_directory)

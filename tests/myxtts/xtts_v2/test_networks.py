@@ -76,8 +76,8 @@ def speaker_parts(networks, reference):
 
 
 def hifigan_parts(networks, reference):
-    made = networks.hifigan(formula.latents(2), formula.speaker_vector())
-    return {"hifigan/waveform_2": made}
+    made = networks.hifigan(formula.latents(1), formula.speaker_vector())
+    return {"hifigan/waveform_1": made}
 
 
 def mel_parts(networks, reference):

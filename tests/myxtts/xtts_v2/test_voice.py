@@ -11,25 +11,18 @@ from myxtts import UserError
 from myxtts.config import Speaking
 from myxtts.xtts_v2 import mels, sampling
 from myxtts.xtts_v2.resampling import resampled
-from myxtts.xtts_v2.voice import PublishedVoice
 from tests.myxtts.xtts_v2 import formula
 
 TEXT = "Hello world. It took me a long time."
 DRAWN = Speaking(temperature=0.9, top_k=40, top_p=0.95, repetition_penalty=5.0, seed=3)
 
 
-@pytest.fixture(scope="module")
-def voice(small_source, reference, tmp_path_factory):
-    """Read from files, with a voice of its own."""
-    latents = reference["conditioning/latents"][:1]
-    speakers = {"Ana": (latents, formula.speaker_vector()[..., None])}
-    path = tmp_path_factory.mktemp("published") / "model"
-    dataclasses.replace(small_source, speakers=speakers).write(path)
-    (path / "dvae.pth").unlink()  # synthesis has no need of it
-    return PublishedVoice.load(path)
+@pytest.fixture
+def voice(published_voice):
+    return published_voice
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cloned(voice):
     return voice.speaker("Ana")
 
