@@ -18,6 +18,11 @@ setup(
         "dual_device_strategy.emulation": ["*.cc", "*.h", "*.inc"],
         "myxtts.corpus.sentences": ["*.txt", "words/*.txt"],
     },
+    entry_points={
+        "console_scripts": [
+            "dual-device = dual_device_strategy.__main__:main",
+        ],
+    },
     install_requires=[
         "tensorflow>=2.16",
         "numpy",

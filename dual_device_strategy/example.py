@@ -1,4 +1,6 @@
-"""`python -m dual_device_strategy.example`: a short training, with the strategy and without.
+"""python -m dual_device_strategy.example [FLAGS]
+
+A short training, with the strategy and without.
 
 Signals are made on the host, turned into spectra by the front end and classified by a small
 convolutional network.  First the front end runs inside the training step, under
@@ -14,6 +16,7 @@ from absl import flags
 
 from dual_device_strategy import DataModelSplitStrategy, command, emulation, on_data_device
 
+flags.adopt_module_key_flags(command)
 _STEPS = flags.DEFINE_integer("steps", 100, "Training steps under each strategy.", lower_bound=1)
 _BATCH = flags.DEFINE_integer("signals", 32, "Signals in a batch.", lower_bound=1)
 

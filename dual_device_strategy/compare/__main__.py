@@ -1,4 +1,9 @@
-"""The command: contenders across batch sizes, or two logs."""
+"""python -m dual_device_strategy.compare [FLAGS]
+python -m dual_device_strategy.compare --logs A.jsonl B.jsonl
+
+Runs the same work under this strategy and under others, at several batch sizes; or compares the
+logs of two monitored runs.
+"""
 
 import contextlib
 import importlib.util
@@ -16,9 +21,9 @@ from dual_device_strategy.compare.contenders import OURS, Setting
 from dual_device_strategy.compare.logs import compare_logs
 from dual_device_strategy.compare.rounds import Comparison, compare_at
 from dual_device_strategy.devices import total_memory
-from dual_device_strategy.output_files import writable
 from dual_device_strategy.workload import Workload, part_times
 
+flags.adopt_module_key_flags(command)
 _BATCH_SIZES = flags.DEFINE_list(
     "batch_sizes", ["8", "12", "16", "20", "24", "28", "32"], "Batch sizes to compare at."
 )
@@ -54,7 +59,7 @@ def main(arguments) -> None:
     comparisons: list[Comparison] = []
     with (
         command.mistakes_told(OSError, ValueError),
-        writable({"json": _JSON.value, "plot": _PLOT.value}),
+        command.writable({"json": _JSON.value, "plot": _PLOT.value}),
     ):
         sizes, cases = _batch_sizes(), [part_times(text.split(",")) for text in _PART_MS.value]
         _check_plot()
@@ -162,4 +167,4 @@ def _compare_logs(paths) -> int:
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, arguments=True)

@@ -1,4 +1,8 @@
-"""The command: measures, prints the table, writes the page and the JSON."""
+"""python -m dual_device_strategy.profile [--target=MODULE:FUNCTION] [FLAGS]
+
+Measures each part of a pipeline alone and all of them together, prints a table and a verdict, and
+writes a page and JSON where asked to.
+"""
 
 import contextlib
 import importlib
@@ -10,12 +14,12 @@ import tensorflow as tf
 from absl import flags
 
 from dual_device_strategy import DataModelSplitStrategy, command, emulation
-from dual_device_strategy.output_files import writable
 from dual_device_strategy.profile import measuring
 from dual_device_strategy.profile.measuring import ProfileError
 from dual_device_strategy.profile.result import empty, profile
 from dual_device_strategy.workload import Workload, part_times
 
+flags.adopt_module_key_flags(command)
 _TARGET = flags.DEFINE_string(
     "target", None, "module:function returning (dataset, step); a built-in workload if left out."
 )
@@ -45,7 +49,7 @@ _JSON = flags.DEFINE_string("json", None, "Write the figures to this file.")
 def main(_) -> None:
     with (
         command.mistakes_told(ValueError, OSError),
-        writable({"html": _HTML.value, "json": _JSON.value}),
+        command.writable({"html": _HTML.value, "json": _JSON.value}),
     ):
         sys.exit(_profile(command.start_devices()))
 

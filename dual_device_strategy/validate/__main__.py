@@ -1,4 +1,8 @@
-"""The command: sections in order, exit code 0 only if every check passed."""
+"""python -m dual_device_strategy.validate [FLAGS]
+
+Proves a set-up in five sections: prerequisites, configuration, placement, transfers, pipeline.
+Every line passes, fails with a remedy, or informs; the exit code is 0 only if every check passed.
+"""
 
 import json
 import sys
@@ -16,6 +20,7 @@ from dual_device_strategy.validate import (
 )
 from dual_device_strategy.validate.report import Report
 
+flags.adopt_module_key_flags(command)
 _JSON = flags.DEFINE_string("json", None, "Write the report to this file as JSON as well.")
 
 

@@ -1,0 +1,38 @@
+"""Commands of dual_device_strategy:
+
+  validate   proves a set-up: driver, devices, placement, transfers, overlap
+  profile    shows where the time of a training step goes
+  compare    runs the same work under this strategy and under others
+  example    a short training, with the strategy and without
+
+python -m dual_device_strategy COMMAND --help lists the flags of one; after `pip install` the same
+is dual-device COMMAND --help.
+"""
+
+import runpy
+import sys
+
+from dual_device_strategy import command
+
+_MODULES = {
+    "validate": "dual_device_strategy.validate.__main__",
+    "profile": "dual_device_strategy.profile.__main__",
+    "compare": "dual_device_strategy.compare.__main__",
+    "example": "dual_device_strategy.example",
+}
+
+
+def main() -> None:
+    """Runs the command that the first argument names, or lists the commands."""
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name in command.HELP:
+        print(__doc__)
+    elif name in _MODULES:
+        del sys.argv[1]
+        runpy.run_module(_MODULES[name], run_name="__main__", alter_sys=True)
+    else:
+        sys.exit(f"{name!r} is not a command: it is one of {', '.join(_MODULES)}")
+
+
+if __name__ == "__main__":
+    main()
