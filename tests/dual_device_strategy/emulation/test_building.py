@@ -1,9 +1,7 @@
 """The library is built once for a TensorFlow, source and compiler, and found again."""
 
 import concurrent.futures
-import os
 import stat
-import subprocess
 import sys
 
 import pytest
@@ -115,23 +113,26 @@ def test_other_versions_of_tensorflow_are_refused_in_a_sentence(monkeypatch, ver
         building.library()
 
 
-@pytest.mark.slow
-def test_processes_that_start_at_once_in_an_empty_cache_all_get_their_gpus(tmp_path):
+def test_processes_that_start_at_once_in_an_empty_cache_all_get_their_gpus(
+    processes, compiler, tmp_path, monkeypatch
+):
+    """The compiler that writes down what it is asked takes the real library from the real cache."""
+    with monkeypatch.context() as real:
+        real.delenv("CXX")
+        real.delenv("XDG_CACHE_HOME")
+        library = building.library()
+    script = tmp_path / "c++"
+    script.write_text(
+        script.read_text().replace(
+            'write_text("built")', f"write_bytes(pathlib.Path({str(library)!r}).read_bytes())"
+        )
+    )
     code = (
         "import tensorflow as tf; from dual_device_strategy import emulation; emulation.start(); "
         "print(len(tf.config.list_logical_devices('GPU')))"
     )
-    environment = {
-        **os.environ,
-        "XDG_CACHE_HOME": str(tmp_path),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(3)
-    ]
-    assert [process.communicate(timeout=300)[0].strip() for process in processes] == ["2"] * 3
-    assert len(list(tmp_path.rglob("*.so"))) == 1
+    started = [processes.start(["-c", code]) for _ in range(3)]
+    assert [process.communicate(timeout=60)[0].strip() for process in started] == ["2"] * 3
+    assert len(list((tmp_path / "cache").rglob("*.so"))) == 1
+    assert sum("-shared" in command for command in compiler()) == 1
     assert emulation.active()

@@ -1,39 +1,32 @@
-"""Trains one stage once in peace, and once killed again and again; run by test_killed.
+"""Trains a stage once in peace, and once killed at one moment after the other.
 
-    python killed_runs.py PREPARED WHERE KILLS
+    python killed_runs.py PREPARED WHERE
 
-Prints what the kills hit.  The processes are forked from this one, which has imported everything
-but started nothing of TensorFlow, so that ten of them take a minute instead of five.
+Run by test_killed. Prints at which moments the kills came. The processes are forked from this one,
+which has imported everything and started nothing of TensorFlow.
 """
 
-import dataclasses
 import json
 import os
-import random
 import signal
 import sys
-import time
 import traceback
 from pathlib import Path
 
 from myxtts.config import BatchConfig, TextConfig
 from myxtts.corpus.manifest import Corpus
-from myxtts.model.config import ModelConfig, SpeakerConfig, TokenizerConfig
+from myxtts.model.config import ModelConfig
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.config import StageConfig, TrainConfig
+from myxtts.training.loop import Loop
+from myxtts.training.stages import STAGES
 from myxtts.training.trainer import Trainer
+from tests.myxtts.training.toy_stage import Toy
 
-MODEL = ModelConfig(
-    text=TextConfig(vocabulary="characters"),
-    tokenizer=TokenizerConfig(width=16, codes=32, code_size=8, residual_blocks=1),
-    speaker=SpeakerConfig(width=16, blocks=1, size=8),
-)
 CONFIG = TrainConfig(
-    model=MODEL,
+    model=ModelConfig(text=TextConfig(vocabulary="characters")),
     batches=BatchConfig(batch_size=4, buckets=2, conditioning_seconds=(0.5, 1.0)),
     stages={"tokenizer": StageConfig(1e-3, 1.0, warm_up_steps=5)},
-    tokenizer_frames=32,
-    speaker_frames=32,
     max_steps=40,
     steps_per_call=4,
     log_steps=2,
@@ -46,8 +39,37 @@ CONFIG = TrainConfig(
 )
 
 
-def start(prepared: str, run: Path) -> int:
-    """The process id of a training in `run`."""
+# What the file system is asked for (Python's audit events) just before a process is killed.
+MOMENTS = {
+    "nothing is saved yet": lambda event, path: event == "steps" and path >= 2,
+    "tensors are written, the state is not": lambda event, path: (
+        event == "open" and path.endswith("step-00000006.partial/state.json")
+    ),
+    "all is written under its first name": lambda event, path: (
+        event == "os.rename" and path.endswith("step-00000009.partial")
+    ),
+    "the best is moved away, the better one not in its place": lambda event, path: (
+        event == "os.rename" and path.endswith("best.partial") and is_dir(path, "best.old.partial")
+    ),
+    "the better one is there, the older one as well": lambda event, path: (
+        event == "shutil.rmtree" and path.endswith("best.old.partial") and is_dir(path, "best")
+    ),
+    "steps are logged that no checkpoint has": lambda event, path: event == "steps" and path >= 29,
+    "an old checkpoint is half removed": lambda event, path: (
+        event == "os.remove" and path.startswith("training.data")
+    ),
+    "all is trained, the result has its first name": lambda event, path: (
+        event == "os.rename" and "finished.json" in path
+    ),
+}
+
+
+def is_dir(path: str, name: str) -> bool:
+    return Path(path).with_name(name).is_dir()
+
+
+def start(prepared: str, run: Path, moment=None) -> int:
+    """The process id of a training in `run`, which kills itself at the moment."""
     child = os.fork()
     if child:
         return child
@@ -56,19 +78,23 @@ def start(prepared: str, run: Path) -> int:
         log = os.open(f"{run}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        if moment:
+            kill_at(moment)
+        STAGES["tokenizer"] = Toy
         corpus = Corpus.load(prepared)
         short = corpus.samples.argsort(kind="stable")
         training, held_out = corpus.subset(short[:14]), corpus.subset(short[14:18])
         languages = [training.language_of(i) for i in range(len(training))]
-        vocabulary = Vocabulary.train(training.texts, languages, MODEL.text)
-        Trainer(
+        vocabulary = Vocabulary.train(training.texts, languages, CONFIG.model.text)
+        made = Trainer(
             CONFIG,
             run_dir=run,
             corpus=training,
             validation=held_out,
             vocabulary=vocabulary,
             progress=False,
-        ).run(["tokenizer"])
+        )
+        made.run(["tokenizer"])
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -77,54 +103,32 @@ def start(prepared: str, run: Path) -> int:
         os._exit(code)
 
 
-def lines(run: Path) -> int:
-    try:
-        return (run / "steps.jsonl").read_bytes().count(b"\n")
-    except FileNotFoundError:
-        return 0
+def kill_at(moment) -> None:
+    def kill(event, path):
+        if moment(event, path):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def hook(event, arguments):
+        if event in ("open", "os.rename", "os.remove", "shutil.rmtree"):
+            kill(event, str(arguments[0]))
+
+    run = Loop.run
+
+    def counting(self, *arguments):
+        run(self, *arguments)
+        kill("steps", int(self.step.numpy()))
+
+    Loop.run = counting
+    sys.addaudithook(hook)
 
 
-def over(child: int) -> bool:
-    found, status = os.waitpid(child, os.WNOHANG)
-    if found and status:
-        raise SystemExit(f"a training that nobody killed ended with status {status}")
-    return bool(found)
-
-
-def kill_once(child: int, run: Path, chance: random.Random, in_a_save: bool) -> str | None:
-    """Kills the process at a random moment; what it was doing, None if it ended before."""
-    stage = run / "checkpoints" / "tokenizer"
-    before, wanted = lines(run), chance.randint(1, 6)
-    while True:
-        if over(child):
-            return None
-        saving = [path.name for path in stage.glob("*.partial")]
-        if saving if in_a_save else lines(run) >= before + wanted:
-            break
-        time.sleep(0.0005)
-    time.sleep(chance.random() * (0.01 if in_a_save else 0.2))
-    saving = [path.name for path in stage.glob("*.partial")]
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return f"saving {saving[0]}" if saving else f"after {lines(run)} lines"
-
-
-def main(prepared: str, where: Path, kills: int) -> None:
-    calm, killed = where / "calm", where / "killed"
-    reference = start(prepared, calm)
-    while not over(reference):
-        time.sleep(0.05)
-    chance, hits = random.Random(5), []
-    while len(hits) < kills:
-        hit = kill_once(start(prepared, killed), killed, chance, in_a_save=len(hits) % 3 == 1)
-        if hit is None:
-            break
-        hits.append(hit)
-    child = start(prepared, killed)
-    while not over(child):
-        time.sleep(0.05)
-    print(json.dumps({"hits": hits, "config": dataclasses.asdict(CONFIG)["max_steps"]}))
+def main(prepared: str, where: Path) -> None:
+    ended = {"calm": os.waitpid(start(prepared, where / "calm"), 0)[1]}
+    for name, moment in MOMENTS.items():
+        ended[name] = os.waitpid(start(prepared, where / "killed", moment), 0)[1]
+    ended["killed"] = os.waitpid(start(prepared, where / "killed"), 0)[1]
+    print(json.dumps(ended))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]))

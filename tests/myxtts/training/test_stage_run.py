@@ -1,4 +1,4 @@
-"""The run of a stage around its steps, with a network that is traced within a second."""
+"""The run of a stage around its steps, of a stage that is traced within a second."""
 
 import contextlib
 import dataclasses
@@ -7,66 +7,21 @@ import logging
 import re
 import resource
 import shutil
-from types import MappingProxyType
 
-import keras
 import pytest
 import tensorflow as tf
 
 from myxtts import UserError
 from myxtts.model.config import GptConfig
-from myxtts.model.layers import mask_of, masked_mean
 from myxtts.training import checkpoints, stage_run
 from myxtts.training import trainer as trainers
 from myxtts.training.budget import Budget
 from myxtts.training.checkpoints import DamagedCheckpoint, step_directories
-from myxtts.training.config import StageConfig, TrainConfig
-from myxtts.training.optimizer import Learner
+from myxtts.training.config import TrainConfig
 from myxtts.training.run_directory import RunDirectory
-from myxtts.training.stages import STAGES, Stage
+from myxtts.training.stages import STAGES
 from myxtts.training.step_log import StepLog, read_steps
-
-
-def mean_of_mels():
-    network = keras.layers.Dense(80)
-    network.build((None, 1))
-    return network
-
-
-class Toy(Stage):
-    """Learns the mean mel of speech; what is in `spoil` makes a step's loss infinite."""
-
-    name = "tokenizer"
-    makes = MappingProxyType({"tokenizer": lambda model, tokens: mean_of_mels()})
-    learning = StageConfig(learning_rate=1e-3, share=1.0)
-    fixed = ("tokenizer_frames",)
-    parts = ("loss",)
-    held_out = ("loss",)
-    spoil: tuple = ()
-
-    def __init__(self, at, needed):
-        super().__init__(at, needed)
-        learning = at.config.stage(self.name)
-        self.learners = {"toy": Learner([*self.networks.values()], learning)}
-
-    def front_end(self, batch):
-        return {name: batch[name] for name in ("mel", "mel_lengths", "key")}
-
-    def _loss(self, batch):
-        guess = self.networks["tokenizer"](tf.ones([1, 1]))
-        error = tf.reduce_mean(tf.abs(batch["mel"] * 0.25 - guess[:, None]), -1)
-        return masked_mean(error, mask_of(batch["mel_lengths"], tf.shape(error)[1]))
-
-    def losses(self, batch, seed, phase):
-        loss = self._loss(batch)
-        if self.spoil:
-            number = batch["key"][0, 1] * 3 + batch["key"][0, 2]
-            spoilt = tf.reduce_any(number == tf.constant([*self.spoil]))
-            loss *= tf.where(spoilt, float("inf"), 1.0)
-        return {"toy": loss}, {"loss": loss}
-
-    def evaluate(self, batch):
-        return {"loss": self._loss(batch)}
+from tests.myxtts.training.toy_stage import Toy
 
 
 @pytest.fixture
