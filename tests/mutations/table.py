@@ -1,4 +1,4 @@
-"""The mistakes. A snippet is searched in the whole package, so files may move."""
+"""The mistakes. A snippet is searched in the whole package (or folder), so files may move."""
 
 import dataclasses
 
@@ -202,7 +202,7 @@ MISTAKES = (
     ),
     Mistake(
         "the seed of sampling is the same at every step",
-        TRAINER,
+        "myxtts/model",
         'tf.stack([settings["seed"], step]), minval=1e-20',
         'tf.stack([settings["seed"], 0]), minval=1e-20',
         "tests/myxtts/model/test_sampling.py",
