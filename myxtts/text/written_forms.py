@@ -7,13 +7,14 @@ import functools
 import re
 from collections.abc import Callable, Iterator
 
-from myxtts.text.languages import Language, Rule
+from myxtts.text.languages import Language, Rule, digits_apart
 
 Replacement = Callable[[re.Match], str]
 
 
 def spoken(text: str, language: Language) -> str:
     """The text with its written forms in words; the case of what is not changed is kept."""
+    text = digits_apart(text)
     for pattern, replacement in _compiled(language):
         text = pattern.sub(replacement, text)
     return text
@@ -74,7 +75,7 @@ def _money(match: re.Match, language: Language) -> str:
         low, high = language.number(match["low"]), language.number(match["amount"])
         return f"{low} {language.to} {high} {currency.many}"
     whole, _, places = match["amount"].partition(language.decimal_sign)
-    if len(places) not in (0, 2) or (places and not currency.cents):
+    if len(places) not in (0, 2) or (places and not currency.cents) or len(whole) > 15:
         return f"{language.number(match['amount'])} {currency.many}"
     parts = []
     units, cents = int(re.sub(r"\D", "", whole)), int(places or 0)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from absl import logging
 
 LATIN = "abcdefghijklmnopqrstuvwxyz"
-_LARGEST = 10**15  # longer numbers are read digit by digit
+_MOST_DIGITS = 15  # longer numbers are read digit by digit
 # With larger ones some languages of num2words fail and others never return; Amharic already with
 # nine digits.
 _LARGEST_OF_NUM2WORDS = 10**9
@@ -91,7 +91,7 @@ class Language:
             return str(n)
         if n < 0:
             return f"{self.minus or '-'} {self.words(-n)}"
-        return self.digits(str(n)) if n >= _LARGEST else self.cardinal(n)
+        return self.digits(str(n)) if n >= 10**_MOST_DIGITS else self.cardinal(n)
 
     def digits(self, text: str) -> str:
         """Digit by digit: a telephone number, the places behind the point."""
@@ -103,11 +103,16 @@ class Language:
             return text
         whole, _, places = text.partition(self.decimal_sign)
         whole = re.sub(r"\D", "", whole)
-        # 007, 0044...: not a quantity.
-        words = self.digits(whole) if whole[:1] == "0" < whole[1:] else self.words(int(whole or 0))
+        no_quantity = whole[:1] == "0" < whole[1:] or len(whole) > _MOST_DIGITS  # 007, 0044
+        words = self.digits(whole) if no_quantity else self.words(int(whole or 0))
         if not places:
             return words
         return f"{words} {self.point or self.decimal_sign} {self.digits(places)}"
+
+
+def digits_apart(text: str) -> str:
+    """Puts spaces between the digits of numbers that are too long to be a quantity."""
+    return re.sub(rf"\d{{{_MOST_DIGITS + 1},}}", lambda match: " ".join(match[0]), text)
 
 
 def base_language(language: str) -> str:

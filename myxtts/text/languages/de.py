@@ -60,6 +60,10 @@ _SYMBOLS = {"&": "und", "@": "at", "+": "plus", "=": "gleich", "%": "Prozent", "
             "×": "mal", "÷": "geteilt durch", "±": "plus minus", "€": "Euro", "$": "Dollar",
             "£": "Pfund"}  # fmt: skip
 _ROMAN = r"([IVXL]+)\."
+_REIGNED = (
+    "Karl|Ludwig|Friedrich|Wilhelm|Heinrich|Otto|Elisabeth|Katharina|Franz|Josef|Paul|Pius|"
+    "Benedikt|Georg|Philipp|Peter|Alexander|Nikolaus|Napoleon|Leopold|Maximilian|Rudolf|Konrad"
+)
 
 
 def _cardinal(n: int) -> str:
@@ -202,7 +206,7 @@ _RULES = (
     (rf"(?-i:(?<![\w.,])(?<!Nummer )(?<!Seite )1(?=\s{_FEMININE}))", "eine"),
     (r"(?-i:(?<![\w.,])(?<!Nummer )(?<!Seite )(?<!Kapitel )(?<!Platz )1(?=\s[A-ZÄÖÜ][a-zäöüß]))",
      "ein"),
-    (rf"(?-i:\b((?:[A-ZÄÖÜ][a-zäöüß]+)(?:\s(?:Paul|Wilhelm))?)\s{_ROMAN})", _reign),
+    (rf"(?-i:\b(Papst \w+|{_REIGNED})\s{_ROMAN})", _reign),
 )  # fmt: skip
 
 LANGUAGE = Language(

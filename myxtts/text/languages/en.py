@@ -16,7 +16,12 @@ _IRREGULAR = {"one": "first", "two": "second", "three": "third", "five": "fifth"
 _MONTHS = str.split(
     "january february march april may june july august september october november december"
 )
-_MONTH = r"(?P<month>" + "|".join(f"{m}|{m[:3]}" for m in _MONTHS) + r"|sept)\b\.?"
+# "may 5" and "march 5" in lower case are verbs.
+_MONTH = (
+    r"(?!(?-i:may|mar|march)\b)(?P<month>sept|"
+    + "|".join(f"{m}|{m[:3]}" for m in _MONTHS)
+    + r")\b\.?"
+)
 _TITLES = {
     "gen": "general", "col": "colonel", "capt": "captain", "lt": "lieutenant", "sgt": "sergeant",
     "maj": "major", "rev": "reverend", "hon": "honorable", "gov": "governor", "sen": "senator",
@@ -118,6 +123,8 @@ def _date(match: re.Match, language: Language) -> str:
     if not (1 <= day <= 31 and 1 <= month <= 12):
         return match[0]
     said = f"{_MONTHS[month - 1]} {_ordinal(day)}" + (f" to {_ordinal(int(last))}" if last else "")
+    if found.get("of"):
+        said = f"{_ordinal(day)} of {_MONTHS[month - 1]}"
     return f"{said}, {_year(int(year))}" if year else said
 
 
@@ -203,7 +210,7 @@ _RULES = (
     (r"\b(?P<month>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4})\b", _date),
     (rf"\b{_MONTH}\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:-(?P<last>\d{{1,2}}))?\b(?![:\d-])"
      r"(?:,?\s(?P<year>\d{4})\b)?", _date),
-    (rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH}(?:,?\s(?P<year>\d{{4}})\b)?",
+    (rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?P<of>of\s)?{_MONTH}(?:,?\s(?P<year>\d{{4}})\b)?",
      _date),
     (r"(?:(?<=\d)|(?<=\d[ap]m))\s?-\s?(?=\d{1,2}(?::\d\d|\s?[ap]\.?m\b))", " to "),
     (rf"\b(?P<hour>\d{{1,2}}):(?P<minute>\d\d)(?!\d|:)(?:\s?{_HALF})?", _time),

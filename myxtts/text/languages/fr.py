@@ -167,7 +167,7 @@ _RULES = (
     (r"\bchap\.\s?(?=\d)", "chapitre "),
     (r"\b0\d(?:[ .]\d\d){4}\b", _pairs),
     (r"(?-i:\b([IVX]+)e\ss(?:iècle|\.))", _century),
-    (r"\b(\d+)\s?(ers?|res?|ères?|ndes?|nds?|e|es|è|èmes?|ièmes?|ème)\b", _ordinal_written),
+    (r"\b(\d+)(ers?|res?|ères?|ndes?|nds?|e|es|è|èmes?|ièmes?|ème)(?![\w-])", _ordinal_written),
     (r"(?-i:\b([IVX]+)(er|re|e|ème)\b)", _ordinal_written),
     (r"(?-i:\b(Louis|Henri|Charles|François|Philippe|Napoléon|Jean-Paul|Jean Paul|Guillaume|"
      r"Élisabeth|Elisabeth|Pie|Benoît|Benoit|Nicolas|Guerre mondiale|chapitre|tome|acte)"

@@ -156,6 +156,14 @@ def test_normal_text_stays_as_it_is(language):
     assert changed == []
 
 
+@pytest.mark.parametrize("language", ["en", "fa", "de", "it"])
+@pytest.mark.parametrize("form", ["{}", "{}st", "{}º", "{} km", "${}", "{}.", "{}%", "1.{}.2"])
+def test_numbers_without_end_are_read_digit_by_digit(form, language):
+    for number in ("1" * 16, "1" * 5000, "1" + ",234" * 2000, "1" + ".234" * 2000):
+        said = normalise(form.format(number), language)
+        assert len(said.split()) >= 16 or any(c.isdigit() for c in said)
+
+
 def test_characters_outside_the_alphabet_are_found():
     assert outside_alphabet("plain, it's text.", "en") == []
     assert outside_alphabet("naïve 7 ©", "en-gb") == ["ï", "7", "©"]
