@@ -1,8 +1,20 @@
-"""The only place where this package touches private parts of TensorFlow.
+"""Private TensorFlow: what a new release could move.
 
-Everything a new TensorFlow release could move is named here, and nowhere else.
+Only this file imports `tensorflow.python`.  Besides, classes that derive from TensorFlow's use
+what they inherit:
+
+* `distributed.py`, from DistributedDataset and DistributedIterator: `_cardinality`,
+  `_cloned_datasets`, `_element_spec`, `_enable_get_next_as_optional`, `_input_workers`,
+  `_iterators`, `_options`, `_original_dataset`, `_strategy`; it overrides `_component_specs`,
+  `_from_components`, `_serialize`, `_type_spec`, `_with_tensor_ranks_only` and
+  `_without_tensor_names` of their type specs.
+* `strategy.py`, from OneDeviceExtended: `_container_strategy`, `_device`, `_input_device`; it
+  overrides `_create_variable`, `_distribute_datasets_from_function`,
+  `_experimental_distribute_dataset` and `_input_workers_with_options`.
+* `hop.py`, from Dataset: it overrides `_inputs`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
@@ -152,6 +164,17 @@ def ops_of(function: tf.types.experimental.ConcreteFunction) -> Iterator[tf.Oper
 
 def is_stateful(op: tf.Operation) -> bool:
     return op.op_def.is_stateful
+
+
+# Where the name of a dataset's class does not say how it was made.
+_OPERATIONS = {"parallel_map": "map", "parallel_batch": "batch", "options": "with_options"}
+
+
+def operation_of(dataset: tf.data.Dataset) -> str:
+    """What made `dataset`: the name of the method of tf.data.Dataset, where there is one."""
+    words = re.findall("[A-Z][a-z]*", type(dataset).__name__.removesuffix("Dataset"))
+    name = "_".join(words).lower()
+    return _OPERATIONS.get(name, name)
 
 
 def came_through_a_function(dataset: tf.data.Dataset) -> bool:

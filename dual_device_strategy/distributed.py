@@ -7,20 +7,22 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.front_end import split
+from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import READY, explained, scope_name, size_of
 from dual_device_strategy.progress import Progress
 from dual_device_strategy.slot_tuning import SlotTuning
-from dual_device_strategy.staging import Staging, component_specs
+from dual_device_strategy.staging import Staging
 
 
 class StagedIterator(compat.DistributedIterator):
     """An iterator over staged batches; usable eagerly, and as an argument of a tf.function.
 
-    `arrivals`, where the strategy counts them, is a function that tells how many of its batches
-    have reached the model device; less those taken, so many are READY.  `progress` has all that
-    is counted.
+    `slots` is the number of slots it has.  `arrivals`, where the strategy counts batches, is a
+    function that returns how many of its batches have reached the model device; those that were
+    not taken yet are READY.  `progress` holds everything that is counted.
     """
 
+    slots = None  # inside a tf.function that it was handed to
     arrivals = None
     progress = None
     tuning = None
@@ -150,13 +152,14 @@ class StagedDataset(compat.DistributedDataset):
         self._element_spec = spec
         self._progress = None
         self._tuning = None
-        if extended.warm_up or extended.counts_arrivals or extended.auto_slots:
+        auto = extended.slots == "auto"
+        if extended.warm_up or extended.counts_arrivals or auto:
             host_device = workers.worker_devices[0]
-            self._progress = Progress.on(host_device, extended.warm_up, extended.auto_slots)
-        # On the host there is no data stage whose times could be noted; 1 is the default.
-        own_stage = extended.data_device != workers.worker_devices[0]
+            self._progress = Progress.on(host_device, extended.warm_up, auto)
+        # On the host there is no hop whose times could be noted; 1 is the default.
+        on_host = extended.data_device == workers.worker_devices[0]
         given = options is not None and options.experimental_per_replica_buffer_size != 1
-        if extended.auto_slots and own_stage and not given:
+        if auto and not on_host and not given:
             target = workers.compute_devices_for_worker(0)[0]
             self._tuning = SlotTuning(self._progress, target, _bytes_of(component_specs(spec)))
         self._staging = Staging(
@@ -181,9 +184,7 @@ class StagedDataset(compat.DistributedDataset):
     def __iter__(self):
         # Inside a tf.function the slots are what they are when it is traced.
         if self._tuning and tf.executing_eagerly():
-            slots = self._tuning.choose()
-            self._staging.ready_slots = slots - 2
-            self._strategy.extended.slots = slots
+            self._staging.ready_slots = self._tuning.choose() - 2
         iterator = self._staging.iterator_over(self._cloned_datasets[0])
         staged = StagedIterator(
             self._input_workers,
@@ -194,6 +195,7 @@ class StagedDataset(compat.DistributedDataset):
             self._enable_get_next_as_optional,
             iterator,
         )
+        staged.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
         if self._progress and tf.executing_eagerly():
             staged.progress = self._progress
             staged.tuning = self._tuning
@@ -220,11 +222,11 @@ class StagedDataset(compat.DistributedDataset):
 
 
 class StagedDatasetSpec(compat.DistributedDatasetSpec):
-    """Type of a `StagedDataset`: which stages its batches pass.
+    """Type of a `StagedDataset`: which hops its batches take.
 
-    What goes in and out of a tf.function is the host's dataset; the stages, which were traced for
-    the dataset when it was distributed, are part of the type.  So two datasets have the same type
-    only if they share their stages: iterating one again does not trace a function again, one that
+    What goes in and out of a tf.function is the host's dataset; the hops, which were traced when
+    the dataset was distributed, are part of the type.  So two datasets have the same type only if
+    they share their hops: iterating one again does not trace a function again, one that
     was distributed anew does.
     """
 
@@ -250,7 +252,7 @@ class StagedDatasetSpec(compat.DistributedDatasetSpec):
         return self if all(self.is_subtype_of(other) for other in others) else None
 
     def _with_tensor_ranks_only(self):
-        return self  # its stages make what they make
+        return self  # its hops make what they make
 
     def _without_tensor_names(self):
         return self
@@ -270,7 +272,7 @@ class StagedDatasetSpec(compat.DistributedDatasetSpec):
 
 
 def _bytes_of(tensors) -> int | None:
-    """Of a batch, or of the specs of one; None where these leave shapes open."""
+    """The bytes of a batch, or of the specs of one; None where these leave shapes open."""
     sizes = [tensor.shape.num_elements() for tensor in tensors]
     if None in sizes:
         return None

@@ -27,6 +27,7 @@ def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]
     * `take`, `skip`, `repeat`: choose which batches; done on the host, before the front end.
     * `prefetch`: done on the host, before the front end; behind it, the slots are the buffer.
     * `with_options`: holds for the host pipeline.
+    * `tf.data.experimental.assert_cardinality`: checked on the host, before the front end.
     * another `on_data_device`: runs on the data device, in the same slot.
 
     Anything else (`batch`, `shuffle`, `cache`, ...) is refused when the dataset is distributed,
@@ -54,13 +55,15 @@ def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]
 
 # What may stand behind on_data_device(), besides maps, and how the host does it before.
 _BEFORE_THE_FRONT_END = {
-    "_OptionsDataset": lambda host, op: host.with_options(op.options()),
-    "_PrefetchDataset": lambda host, op: host.prefetch(compat.buffer_size_of(op)),
-    "_TakeDataset": lambda host, op: host.take(compat.count_of(op)),
-    "_SkipDataset": lambda host, op: host.skip(compat.count_of(op)),
-    "_RepeatDataset": lambda host, op: host.repeat(compat.count_of(op)),
+    "with_options": lambda host, op: host.with_options(op.options()),
+    "prefetch": lambda host, op: host.prefetch(compat.buffer_size_of(op)),
+    "take": lambda host, op: host.take(compat.count_of(op)),
+    "skip": lambda host, op: host.skip(compat.count_of(op)),
+    "repeat": lambda host, op: host.repeat(compat.count_of(op)),
+    "assert_cardinality": lambda host, op: host.apply(
+        tf.data.experimental.assert_cardinality(op.cardinality())
+    ),
 }
-_MAPS = ("_MapDataset", "_ParallelMapDataset")
 
 
 def split(dataset: tf.data.Dataset, data_device: str):
@@ -75,8 +78,8 @@ def split(dataset: tf.data.Dataset, data_device: str):
     node = dataset
     while _has_front_end(node):
         inputs = compat.inputs_of(node)
-        kind = type(node).__name__
-        if len(inputs) != 1 or not (kind in _MAPS or kind in _BEFORE_THE_FRONT_END):
+        kind = compat.operation_of(node)
+        if len(inputs) != 1 or not (kind == "map" or kind in _BEFORE_THE_FRONT_END):
             raise ValueError(_refusal(node))
         behind.append(node)
         (node,) = inputs
@@ -84,12 +87,12 @@ def split(dataset: tf.data.Dataset, data_device: str):
         return dataset, None, dataset.element_spec
     host, functions = node, []
     for op in reversed(behind):
-        kind = type(op).__name__
-        if kind in _MAPS:
+        kind = compat.operation_of(op)
+        if kind == "map":
             functions.append(compat.traced_map_function(op))
         else:
-            if kind == "_SkipDataset":
-                _refuse_skip(op, functions)
+            if kind == "skip":
+                _refuse_skip(functions)
             host = _BEFORE_THE_FRONT_END[kind](host, op)
 
     def front_end(flat):
@@ -120,7 +123,7 @@ _HARMLESS = {
 }
 
 
-def _refuse_skip(skip: tf.data.Dataset, functions) -> None:
+def _refuse_skip(functions) -> None:
     """Elsewhere skipped batches run through the function, and its state is what they leave."""
     for function in functions:
         for op in compat.ops_of(function):
@@ -141,7 +144,7 @@ def _unseeded(op) -> bool:
 
 
 def _nodes(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
-    """`dataset` and all that it is made from."""
+    """`dataset` and every dataset that went into it."""
     waiting = [dataset]
     while waiting:
         node = waiting.pop()
@@ -157,8 +160,9 @@ def _refuse_hidden(dataset: tf.data.Dataset) -> None:
     for node in _nodes(dataset):
         if any(getattr(graph, "runs_on_data_device", False) for graph in compat.graphs_of(node)):
             raise ValueError(
-                f"on_data_device() was applied inside the function of {_name(node)}, which runs "
-                "on the host; apply it to the dataset that is distributed instead"
+                "on_data_device() was applied inside the function of "
+                f"{compat.operation_of(node)}, which runs on the host; apply it to the dataset "
+                "that is distributed instead"
             )
         # A function's result has what was applied in it, an argument what was applied anywhere.
         if compat.came_through_a_function(node) and (
@@ -183,15 +187,12 @@ def _refuse_lost(serialized: tf.Tensor) -> None:
     tf.debugging.Assert(tf.logical_not(lost), [message])
 
 
-def _name(dataset: tf.data.Dataset) -> str:
-    return type(dataset).__name__.strip("_").removesuffix("Dataset")
-
-
 def _refusal(dataset: tf.data.Dataset) -> str:
-    name = _name(dataset)
+    name = compat.operation_of(dataset)
+    how = f"dataset.{name}(...).apply(on_data_device(fn))"
+    remedy = f"put it before: {how}" if hasattr(tf.data.Dataset, name) else "apply it before"
     return (
         f"the dataset has a {name} operation behind on_data_device(), which would have to run on "
-        f"the host; put it before: dataset.{name.lower()}(...).apply(on_data_device(fn)). "
-        "Behind on_data_device() there may be map, take, skip, repeat, prefetch, with_options "
-        "and on_data_device"
+        f"the host; {remedy}. Behind on_data_device() there may be map, take, skip, repeat, "
+        "prefetch, assert_cardinality, with_options and on_data_device"
     )

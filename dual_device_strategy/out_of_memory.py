@@ -71,7 +71,7 @@ def explained(
     """
     extended = strategy.extended
     (model_device,) = extended.worker_devices
-    failed, waiting = exhausted_device(error), f"slots={extended.slots}"
+    failed, waiting = exhausted_device(error), f"slots={extended.slots_in_use}"
     preparing = PREPARING in error.message
     if failed == UNNAMED:
         failed = extended.data_device if preparing else model_device

@@ -1,4 +1,4 @@
-"""Counting batches on their way, for warming up and for whoever watches the slots."""
+"""Counts of batches on their way: for warming up, for `slots="auto"` and for the monitor."""
 
 import dataclasses
 import time
@@ -11,17 +11,17 @@ from dual_device_strategy import compat
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What the stages of one dataset count, in variables on the host."""
+    """Counts of one dataset's batches on their way, in variables on the host."""
 
     started: tf.Variable  # batches asked of the host pipeline
     ended: tf.Variable  # whether the host pipeline has said that it has no more
     arrived: tf.Variable  # batches that reached the model device
-    # Of the latest 256: when a batch was asked of the host pipeline and when one arrived, in
-    # seconds since the epoch, the i-th at place i % 256.
+    # When a batch was asked of the host pipeline, and when it arrived, in seconds since the epoch;
+    # batch i is at place i % 256, so these are the latest 256.
     asked: tf.Variable
     times: tf.Variable
-    host_seconds: tf.Variable  # how long the data stage waited for the host pipeline, in all
-    # Each costs time of the host's cores while a step is being started, so who needs it asks.
+    host_seconds: tf.Variable  # how long the data device has waited for the host pipeline
+    # Each costs time of the host's cores while a step is being started, so it must be asked for.
     sees_end: bool  # whether `ended` is set: some 0.1 ms a batch on the emulated pair
     notes_asked: bool  # whether `started` and `asked` are
 
@@ -112,7 +112,7 @@ class Progress:
         )
 
     def arrivals(self) -> Callable[[], int]:
-        """Tells how many batches have arrived since this was called."""
+        """A function that returns how many batches have arrived since now."""
         before = self.arrived_now()
         return lambda: self.arrived_now() - before
 
@@ -121,7 +121,7 @@ class Progress:
         return int(tf.raw_ops.ReadVariableOp(resource=self.arrived.handle, dtype=tf.int64))
 
     def wait_until(self, ready: int, patience: float = 2.0) -> None:
-        """Returns when so many batches are READY, or all there are.
+        """Returns when `ready` batches are READY, or all there are.
 
         A batch that failed occupies a slot but never arrives; its error is for whoever takes it.
         So when the host was asked for one more than fit, waiting ends after `patience` seconds.

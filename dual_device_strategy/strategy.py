@@ -6,7 +6,7 @@ import threading
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.devices import device_pair
+from dual_device_strategy.devices import Devices, device_pair
 from dual_device_strategy.distributed import StagedDataset
 from dual_device_strategy.out_of_memory import explained, size_of
 from dual_device_strategy.slot_tuning import FIRST
@@ -50,10 +50,10 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
 
     What it sets on a dataset, where the user's own `tf.data.Options` say nothing:
 
-    * `threading.private_threadpool_size`, for the host pipeline: the number of cores.  The
-      stages have threads of their own; so neither ever waits for the other's.
-    * On the two device stages: no autotuning, no injected prefetch and no other rewriting,
-      because every buffer there is a slot.
+    * `threading.private_threadpool_size`, for the host pipeline: the number of cores.  The hops
+      to the devices have threads of their own; so neither ever waits for the other's.
+    * On the two devices: no autotuning, no injected prefetch and no other rewriting, because
+      every buffer there is a slot.
 
     Nothing is set for the order of elements or for determinism.
 
@@ -62,17 +62,21 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     default of TensorFlow), is the number of READY slots for that dataset; 0 also stops the data
     device from working ahead.  `PER_REPLICA` calls a dataset function once, as there is one
     replica; for a whole dataset it is refused, as TensorFlow's strategies do.
-    `experimental_place_dataset_on_device` is refused: datasets are on the host.
+    `experimental_place_dataset_on_device` is what it is under `OneDeviceStrategy`: of no effect
+    for a whole dataset, an error of TensorFlow's for a dataset function.
+
+    `strategy.data_device` and `strategy.model_device` are full device names; `strategy.slots` is
+    what was asked for, an iterator's `slots` the number it has.
 
     Args:
       data_device: where input iterators and feature extraction live, by its logical name in this
-        program, such as "GPU:1" (`configure_devices(data_gpu=...)` takes physical indices and
-        returns these names).
+        program, such as "GPU:1".  Or what `configure_devices(data_gpu=..., model_gpu=...)`
+        returned, for both devices: that function takes physical indices and knows the names.
       model_device: where variables live and steps run, such as "GPU:0".  With neither given, the
         data is on GPU:1 and the model on GPU:0, TensorFlow's default device, unless GPU:1 is the
         card with more memory or, at equal memory, the faster one; with one GPU the data is on the
         host; without any, the two are the first logical CPUs.  The choice is logged.
-      slots: at most so many batches exist beyond the host, at least 2.  "auto" begins with 3 and
+      slots: the most batches that may exist beyond the host, at least 2.  "auto" begins with 3 and
         chooses anew whenever a dataset is iterated again, never inside an epoch: the smallest
         number up to 8 that hides the jitter measured in the epoch before and fits into the model
         device's free memory.  Where the loop over an epoch is inside a tf.function, the number is
@@ -82,7 +86,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
 
     def __init__(
         self,
-        data_device: str | None = None,
+        data_device: str | Devices | None = None,
         model_device: str | None = None,
         *,
         slots: int | str = 3,
@@ -93,12 +97,34 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
                 "slots must be a whole number of at least 2 (one batch preparing, one training), "
                 f'or "auto", got slots={slots!r}'
             )
+        if isinstance(data_device, Devices):
+            if model_device is not None:
+                raise ValueError(
+                    f"model_device={model_device!r} was given beside what configure_devices() "
+                    f"returned, which names both devices ({data_device}); leave one of them out"
+                )
+            data_device, model_device = data_device.data_device, data_device.model_device
         data_device, model_device = device_pair(data_device, model_device)
         # Not OneDeviceStrategy.__init__, which makes an extended of its own.  Being a kind of
         # OneDeviceStrategy is what libraries look for in a strategy with a single replica.
         tf.distribute.Strategy.__init__(
             self, SplitExtended(self, data_device, model_device, slots, bool(warm_up))
         )
+
+    @property
+    def data_device(self) -> str:
+        """The full name of the device of input iterators and feature extraction."""
+        return self.extended.data_device
+
+    @property
+    def model_device(self) -> str:
+        """The full name of the device of variables and steps."""
+        return self.extended.worker_devices[0]
+
+    @property
+    def slots(self) -> int | str:
+        """The number of slots that was asked for, or "auto"; an iterator has the number in use."""
+        return self.extended.slots
 
     def run(self, fn, args=(), kwargs=None, options=None):
         """Runs `fn` on the model device, as `OneDeviceStrategy.run` does."""
@@ -116,11 +142,13 @@ class SplitExtended(compat.OneDeviceExtended):
     def __init__(self, strategy, data_device, model_device, slots, warm_up):
         super().__init__(strategy, model_device)
         self.data_device = data_device
-        self.auto_slots = slots == "auto"
-        self.slots = FIRST if self.auto_slots else slots  # the latest choice, where it is "auto"
+        self.slots = slots
+        self.slots_in_use = FIRST if slots == "auto" else slots  # of the newest iterator
         self.warm_up = warm_up
-        self.counts_arrivals = False  # set it before a dataset is distributed
-        self.last_iterator = lambda: None  # a weak reference, where arrivals are counted
+        # For monitors: whether datasets distributed from now on count their batches, and a weak
+        # reference to the newest iterator that does, because Keras keeps its iterator to itself.
+        self.counts_arrivals = False
+        self.last_iterator = lambda: None
         self._scopes = threading.local()
 
     @contextlib.contextmanager
@@ -162,8 +190,8 @@ class SplitExtended(compat.OneDeviceExtended):
         return compat.InputWorkers([(compat.host_of(self.data_device), (target,))])
 
     def slot_counts(self, options) -> tuple[int, int]:
-        """How many batches may wait on the data device and on the model device."""
-        ready = self.slots - 2
+        """How many batches may wait on the data device and on the model device, at first."""
+        ready = (FIRST if self.slots == "auto" else self.slots) - 2
         if options is not None and options.experimental_per_replica_buffer_size != 1:
             ready = options.experimental_per_replica_buffer_size
             return min(ready, 1), ready
@@ -188,11 +216,6 @@ def data_scope():
 def _check(options: tf.distribute.InputOptions | None) -> None:
     if options is None:
         return
-    if options.experimental_place_dataset_on_device:
-        raise ValueError(
-            "InputOptions.experimental_place_dataset_on_device=True was asked for, but datasets "
-            "are on the host; for work on the data device use dataset.apply(on_data_device(fn))"
-        )
     if options.experimental_per_replica_buffer_size < 0:
         raise ValueError(
             "InputOptions.experimental_per_replica_buffer_size must be at least 0, got "

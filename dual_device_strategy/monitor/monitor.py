@@ -101,7 +101,7 @@ class Monitor:
             log_dir,
             {
                 "strategy": type(strategy).__name__,
-                "slots": getattr(self._extended, "slots", None),
+                "slots": getattr(self._extended, "slots_in_use", None),
                 "devices": {role: short_name(name) for role, name in self._roles.items()},
             },
         )
@@ -169,7 +169,7 @@ class Monitor:
         uses = self._use.summary()
         return {
             **self.times.summary,
-            "slots": getattr(self._extended, "slots", None),
+            "slots": getattr(self._extended, "slots_in_use", None),
             "total_seconds": time.perf_counter() - self._started,
             "epochs": self._epochs,
             "steps_per_call": self._steps_per_call,

@@ -131,7 +131,7 @@ def empty(strategy: tf.distribute.Strategy) -> Profile:
     names = {"data": extended.data_device, "model": extended.worker_devices[0]}
     names = {role: short_name(name) for role, name in names.items()}
     emulated = bool(emulation.active()) and any("GPU" in name for name in names.values())
-    return Profile(names, extended.slots, measuring.Measured(), emulated=emulated)
+    return Profile(names, extended.slots_in_use, measuring.Measured(), emulated=emulated)
 
 
 def _figures(times):

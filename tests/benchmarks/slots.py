@@ -53,7 +53,7 @@ class Contender:
             count += 1
             if count == 10:
                 begin = time.perf_counter()
-        self.chosen.append(self.strategy.extended.slots)
+        self.chosen.append(self.strategy.extended.slots_in_use)
         self.epochs.append(1e3 * (time.perf_counter() - begin) / (count - 10))
 
 

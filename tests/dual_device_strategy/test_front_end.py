@@ -1,5 +1,7 @@
 """on_data_device: what it may do, and what may follow it."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -77,6 +79,7 @@ FOLLOWERS = {
     "prefetch": lambda d: d.prefetch(2),
     "prefetch autotune": lambda d: d.prefetch(tf.data.AUTOTUNE),
     "options": lambda d: d.with_options(tf.data.Options()),
+    "cardinality": lambda d: d.apply(tf.data.experimental.assert_cardinality(5)),
     "another": lambda d: d.apply(on_data_device(lambda x: x * 10)),
     "all": lambda d: (
         d.map(lambda x: x + 1)
@@ -123,6 +126,15 @@ REFUSED = {
 }
 
 
+def test_an_asserted_cardinality_behind_it_is_checked(strategy):
+    dataset = tf.data.Dataset.range(5).apply(on_data_device(lambda x: x * x))
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(6))
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    assert int(distributed.cardinality) == 6
+    with pytest.raises(tf.errors.FailedPreconditionError, match="contain 6 elements"):
+        list(distributed)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_may_not_follow_is_refused_by_name_when_distributed(strategy, name):
     dataset = REFUSED[name](tf.data.Dataset.range(4).apply(on_data_device(lambda x: x)))
@@ -131,6 +143,8 @@ def test_what_may_not_follow_is_refused_by_name_when_distributed(strategy, name)
     word = {"enumerate": "zip", "batch then map": "batch"}.get(name, name)
     assert word in str(error.value).lower().replace("_", "")
     assert "on_data_device" in str(error.value)
+    for remedy in re.findall(r"dataset\.(\w+)\(", str(error.value)):
+        assert hasattr(tf.data.Dataset, remedy)
 
 
 def test_hidden_inside_another_datasets_function_it_is_refused(strategy):
@@ -138,7 +152,7 @@ def test_hidden_inside_another_datasets_function_it_is_refused(strategy):
         return tf.data.Dataset.from_tensors(i).apply(on_data_device(lambda x: x))
 
     dataset = tf.data.Dataset.range(3).flat_map(inner).batch(2)
-    with pytest.raises(ValueError, match="inside the function of FlatMap"):
+    with pytest.raises(ValueError, match="inside the function of flat_map"):
         strategy.experimental_distribute_dataset(dataset)
 
 

@@ -83,7 +83,7 @@ def test_slots_change_between_epochs_only_and_batches_stay_the_same():
         slots, seen = set(), []
         for batch, ms in dataset:
             seen.append(float(step(batch, ms)))
-            slots.add(strategy.extended.slots)
+            slots.add(strategy.extended.slots_in_use)
         assert seen == list(range(100))
         used.append(slots)
     assert used[0] == {3}
@@ -103,7 +103,7 @@ def test_slots_stay_inside_the_free_memory(monkeypatch):
         for _ in range(2):
             for _ in dataset:
                 pass
-            slots.append(strategy.extended.slots)
+            slots.append(strategy.extended.slots_in_use)
         return slots
 
     assert chosen(1.5) == [2, 3]
@@ -125,7 +125,7 @@ def test_auto_on_the_host_has_three_slots():
     dataset = strategy.experimental_distribute_dataset(tf.data.Dataset.range(5))
     for _ in range(2):
         assert [int(x) for x in dataset] == list(range(5))
-    assert strategy.extended.slots == 3
+    assert strategy.extended.slots_in_use == 3
 
 
 def test_another_word_than_auto_is_refused_with_what_may_be_written():

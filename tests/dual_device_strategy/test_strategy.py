@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, data_scope, on_data_device
+from dual_device_strategy.devices import Device, Devices
 
 
 def short(device):
@@ -124,14 +125,42 @@ def test_input_options_are_obeyed_or_refused(strategy, pair):
         batches = list(strategy.experimental_distribute_dataset(dataset, options))
         assert [int(x) for x in batches] == [0, 1, 2]
         assert {short(x.device) for x in batches} == {pair[1]}
-    for options, error in [
-        (tf.distribute.InputOptions(experimental_per_replica_buffer_size=-1), ValueError),
-        (tf.distribute.InputOptions(experimental_place_dataset_on_device=True), ValueError),
-    ]:
-        with pytest.raises(error, match=r"InputOptions\.experimental_"):
-            strategy.experimental_distribute_dataset(dataset, options)
-        with pytest.raises(error, match=r"InputOptions\.experimental_"):
-            strategy.distribute_datasets_from_function(lambda _: dataset, options)
+    negative = tf.distribute.InputOptions(experimental_per_replica_buffer_size=-1)
+    with pytest.raises(ValueError, match=r"InputOptions\.experimental_"):
+        strategy.experimental_distribute_dataset(dataset, negative)
+    with pytest.raises(ValueError, match=r"InputOptions\.experimental_"):
+        strategy.distribute_datasets_from_function(lambda _: dataset, negative)
+
+
+def test_placing_a_dataset_on_its_device_is_what_it_is_under_tensorflows_strategy(strategy):
+    dataset = tf.data.Dataset.range(3)
+    options = tf.distribute.InputOptions(experimental_place_dataset_on_device=True)
+    for each in (strategy, tf.distribute.OneDeviceStrategy("CPU:2")):
+        assert [int(x) for x in each.experimental_distribute_dataset(dataset, options)] == [0, 1, 2]
+        with pytest.raises(ValueError, match="PER_REPLICA"):
+            each.distribute_datasets_from_function(lambda _: dataset, options)
+
+
+def test_devices_and_slots_can_be_asked_for(strategy, pair):
+    assert [short(strategy.data_device), short(strategy.model_device)] == list(pair)
+    assert strategy.slots == 3
+    assert iter(strategy.experimental_distribute_dataset(tf.data.Dataset.range(3))).slots == 3
+    auto = DataModelSplitStrategy(*pair, slots="auto")
+    assert auto.slots == "auto"
+    assert iter(auto.experimental_distribute_dataset(tf.data.Dataset.range(3))).slots == 3
+    assert auto.slots == "auto"
+
+
+def test_it_takes_what_configure_devices_returns():
+    devices = Devices(
+        data=Device("data", "GPU:0", 0, "emulated", "grows"),
+        model=Device("model", "GPU:1", 1, "emulated", "grows"),
+        reason="asked for",
+    )
+    strategy = DataModelSplitStrategy(devices, slots=4)
+    assert [short(strategy.data_device), short(strategy.model_device)] == ["GPU:0", "GPU:1"]
+    with pytest.raises(ValueError, match=r"model_device='GPU:1'.*names both"):
+        DataModelSplitStrategy(devices, "GPU:1")
 
 
 def test_importing_the_package_does_not_start_the_runtime(run_python):
