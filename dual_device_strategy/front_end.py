@@ -27,7 +27,8 @@ def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]
     * `take`, `skip`, `repeat`: choose which batches; done on the host, before the front end.
     * `prefetch`: done on the host, before the front end; behind it, the slots are the buffer.
     * `with_options`: holds for the host pipeline.
-    * `tf.data.experimental.assert_cardinality`: checked on the host, before the front end.
+    * `tf.data.experimental.assert_cardinality`: is the cardinality; no strategy of TensorFlow
+      checks it either.
     * another `on_data_device`: runs on the data device, in the same slot.
 
     Anything else (`batch`, `shuffle`, `cache`, ...) is refused when the dataset is distributed,
