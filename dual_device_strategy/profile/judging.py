@@ -5,6 +5,7 @@ import math
 import statistics
 
 from dual_device_strategy.monitor.diagnosis import FRONT_END, HOST, JITTER, SETTINGS, TRANSFER
+from dual_device_strategy.profile.certainty import Range, median_range, steps_needed
 from dual_device_strategy.profile.measuring import Measured
 from dual_device_strategy.whatif import PARTS, PartTimes, predict
 
@@ -19,6 +20,7 @@ TITLES = {
 DATA_DEVICE = "data device (copy and front end)"
 LARGEST_SHARES = {"data loading": 0.20, "transfer": 0.15, "variation": 0.30}
 LEAST_TRAINING_SHARE = 0.50
+LEAST_SAVING = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +48,10 @@ class Judgement:
       bottleneck: the slowest part.
       limit_ms: its time, which no step can be shorter than.
       step_ms: the measured step of the staged run.
-      overlap: limit_ms / step_ms; 1 is the best possible.
+      overlap: limit_ms / step_ms, at most 1, which is the best possible.
       one_device_ms: computed: the step when front end and training take turns on one device.
+      saved: the share of one_device_ms that a second device saves; no more than limit_ms allows.
+      saved_range: the range that very likely holds the true share.
       host_cores: how many cores the front end would keep busy on the host; None if not measured.
       verdict: whether a second device helps, in words.
     """
@@ -58,7 +62,8 @@ class Judgement:
     overlap: float | None
     variation: float | None
     one_device_ms: float
-    saved: float | None
+    saved: float
+    saved_range: Range
     host_cores: int | None
     verdict: str
     advice: list[Advice]
@@ -86,18 +91,22 @@ def judge(measured: Measured, slots: int, cores: int) -> Judgement:
         variation = statistics.pstdev(measured.steps) / statistics.fmean(measured.steps)
     one_device = max(parts.mean("host"), parts.mean("front_end") + parts.mean("step"))
     reached = step or predict(varying, slots=slots).step_ms
-    saved = 1 - reached / one_device if one_device else 0.0
+    # Any shorter step is noise: no number of devices makes a step shorter than its slowest part.
+    saved = 1 - max(reached, limit) / one_device if one_device else 0.0
+    saved_range, doubt = _certainty(measured, reached, saved)
     host_cores = _cores_needed(measured, parts)
     return Judgement(
         bottleneck=bottleneck,
         limit_ms=limit,
         step_ms=step,
-        overlap=limit / step if step else None,
+        overlap=min(1.0, limit / step) if step else None,
         variation=variation,
         one_device_ms=one_device,
         saved=saved,
+        saved_range=saved_range,
         host_cores=host_cores,
-        verdict=_verdict(
+        verdict=doubt
+        or _verdict(
             parts,
             reached=reached,
             one_device=one_device,
@@ -117,6 +126,36 @@ def judge(measured: Measured, slots: int, cores: int) -> Judgement:
     )
 
 
+def _certainty(measured, reached, saved):
+    """The range of the saved share, and why there can be no verdict; None if there can be one."""
+    ranges = {name: median_range(measured.parts[name]) for name in PARTS}
+    data_device = ranges["copy"] + ranges["front_end"]
+    limit = Range.largest(ranges["host"], data_device, ranges["transfer"], ranges["step"])
+    one_device = Range.largest(ranges["host"], ranges["front_end"] + ranges["step"])
+    steps = median_range(measured.steps) if measured.steps else Range(reached, reached)
+    if limit.low > 1.02 * steps.high:
+        return Range(0.0, 0.0), (
+            f"cannot tell: a step of the staged run took {reached:.1f} ms, less than its slowest "
+            f"part alone ({limit.low:.1f} ms or more), so something else slowed the machine down "
+            "in between: measure again"
+        )
+    if not one_device.low:
+        return Range(0.0, 0.0), None
+    ends = (
+        1 - max(steps.high, limit.low) / one_device.low,
+        1 - max(steps.low, limit.high) / one_device.high,
+    )
+    found = Range(min(ends), max(ends))
+    if found.low < LEAST_SAVING <= found.high:
+        count = len(measured.steps) or len(measured.parts["step"])
+        needed = steps_needed(count, saved, found, LEAST_SAVING)
+        return found, (
+            f"cannot tell yet whether a second device helps: after {count} steps the saving is "
+            f"between {found.low:.0%} and {found.high:.0%}; about {needed:,} steps would tell"
+        )
+    return found, None
+
+
 def _cores_needed(measured, parts):
     if measured.front_end_core_ms is None:
         return None
@@ -128,7 +167,7 @@ def _verdict(parts, *, reached, one_device, saved, host_cores, cores):
     others = parts.mean("host") + parts.of_data_device + parts.mean("transfer")
     step = parts.mean("step")
     timing = f"{reached:.1f} ms a step, against {one_device:.1f} with both in turns on one device"
-    if saved < 0.05:
+    if saved < LEAST_SAVING:
         if step > 5 * others:
             ratio = f"{step / others:.0f} times longer than" if others else "all there is, without"
             return f"a second device saves nothing here: your step is {ratio} everything before it"

@@ -124,7 +124,7 @@ def main(rounds: int) -> None:
         ours = median["split"]
         spread = statistics.pstdev(times["split"]) / statistics.mean(times["split"])
         print(
-            f"(H,D,T)={case}: split {ours:.2f}, slowest stage alone {alone:.2f} "
+            f"(H,D,T)={case}: split {ours:.2f}, slowest part alone {alone:.2f} "
             f"(ratio {ours / alone:.3f}), variation {spread:.1%}, "
             f"busy {statistics.median(busy['split']):.1%}; "
             + ", ".join(

@@ -1,7 +1,9 @@
 """The profiler: what it measures, what it concludes, its page, and how it ends on bad input."""
 
 import json
+import re
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -89,6 +91,37 @@ def judged(host, copy, front_end, transfer, step, *, took=None, core_ms=None, co
 )
 def test_the_verdict_says_what_a_second_device_saves(times, cores, core_ms, words):
     assert words in judged(*times, cores=cores, core_ms=core_ms).verdict
+
+
+def noisy(mean, spread, count):
+    return np.random.default_rng(5).normal(mean, mean * spread, count).clip(0.01).tolist()
+
+
+@pytest.mark.parametrize(("count", "certain"), [(8, False), (4000, True)])
+def test_a_verdict_inside_its_own_uncertainty_says_how_many_steps_would_tell(count, certain):
+    into = Measured({name: [ms] * count for name, ms in zip(PARTS, (1, 0, 3, 1, 20), strict=True)})
+    into.steps = noisy(20.7, 0.2, count)  # saves some 10 % of 23 ms, give or take
+    verdict = judge(into, slots=3, cores=2).verdict
+    if certain:
+        assert verdict.startswith("a second device saves you 9% here")
+    else:
+        assert verdict.startswith("cannot tell yet whether a second device helps: after 8 steps")
+        low, high = (int(share) for share in re.findall(r"(-?\d+)%", verdict))
+        assert low < 5 < high
+        (needed,) = re.findall(r"about ([\d,]+) steps would tell", verdict)
+        assert 20 < int(needed.replace(",", "")) < 4000
+
+
+def test_without_a_front_end_noise_is_no_saving():
+    judgement = judged(1, 0, 0, 1, 20, took=[16.0] * 20)  # 125 % of what is possible
+    assert judgement.saved == 0
+    assert judgement.overlap == 1
+
+
+def test_steps_shorter_than_their_slowest_part_alone_show_a_machine_that_was_busy_meanwhile():
+    verdict = judged(1, 0, 10, 1, 20, took=[15.0] * 20).verdict
+    assert verdict.startswith("cannot tell: a step of the staged run took 15.0 ms, less than its ")
+    assert verdict.endswith("measure again")
 
 
 @pytest.mark.parametrize(
