@@ -1,12 +1,15 @@
 """Keras under the strategy: the numbers of one device, whatever feeds the model."""
 
 import contextlib
+import functools
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
+
+from dual_device_strategy import DataModelSplitStrategy
 
 RNG = np.random.default_rng(0)
 X = RNG.random((50, 6), np.float32)
@@ -52,6 +55,13 @@ def everything(made, data, validation):
     return history.history, evaluated, predicted, made.get_weights()
 
 
+@functools.cache
+def usual(pair):
+    """Everything of the plain model and dataset, under our strategy on these devices."""
+    with DataModelSplitStrategy(*pair).scope():
+        return everything(model(), dataset(), dataset())
+
+
 def assert_same(mine, others):
     mine, others = (tf.nest.flatten(tf.nest.map_structure(np.asarray, t)) for t in (mine, others))
     for a, b in zip(mine, others, strict=True):
@@ -59,17 +69,18 @@ def assert_same(mine, others):
 
 
 @pytest.mark.parametrize("feed", ["arrays", "dataset"])
-def test_fit_evaluate_and_predict_give_the_numbers_of_one_device(strategy, peers, feed):
-    results = []
-    for s in (strategy, peers[0]):
-        with under(s):
-            made = model()
-            data = (X, Y) if feed == "arrays" else dataset()
-            results.append(
-                everything(made, data, (X[:9], Y[:9]) if feed == "arrays" else dataset())
-            )
-    assert_same(*results)
-    assert results[0][2].shape == (50, 3)
+def test_fit_evaluate_and_predict_give_the_numbers_of_one_device(strategy, peers, pair, feed):
+    if feed == "dataset":
+        mine = usual(pair)
+        with peers[0].scope():
+            expected = everything(model(), dataset(), dataset())
+    else:
+        mine, expected = [], []
+        for s, results in ((strategy, mine), (peers[0], expected)):
+            with s.scope():
+                results += everything(model(), (X, Y), (X[:9], Y[:9]))
+    assert_same(mine, expected)
+    assert mine[2].shape == (50, 3)
 
 
 def test_a_regularized_layer_trains_as_without_a_strategy(pair, strategy):
@@ -91,18 +102,18 @@ def test_a_regularized_layer_trains_as_without_a_strategy(pair, strategy):
     assert_same(*results)
 
 
-def test_several_steps_per_execution_change_no_number(strategy):
+def test_several_steps_per_execution_change_no_number(strategy, pair):
+    plain = usual(pair)
     with strategy.scope():
-        plain = everything(model(), dataset(), dataset())
         several = everything(model(steps_per_execution=3), dataset(), dataset())
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
         np.testing.assert_allclose(plain[0][name], several[0][name], rtol=1e-6)
     assert_same(plain[1:], several[1:])
 
 
-def test_keras_takes_a_dataset_that_is_distributed_already(strategy):
+def test_keras_takes_a_dataset_that_is_distributed_already(strategy, pair):
+    expected = usual(pair)
     with strategy.scope():
-        expected = everything(model(), dataset(), dataset())
         distributed = strategy.experimental_distribute_dataset(dataset())
         from_function = strategy.distribute_datasets_from_function(lambda _: dataset())
         for data, steps in ((distributed, 1), (from_function, 2)):

@@ -230,7 +230,7 @@ def worker_processes(parent):
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_in_the_middle_it_goes_on_where_it_was(processes, ljspeech, sent, monkeypatch):
-    root = ljspeech(800, rate=48000)
+    root = ljspeech(400, rate=48000)
     process = processes.start(["-m", "myxtts.corpus", f"--train_data={root}", "--workers=2"])
     copies = root / "prepared" / "clips"
     deadline = time.monotonic() + 60
@@ -249,14 +249,14 @@ def test_stopped_in_the_middle_it_goes_on_where_it_was(processes, ljspeech, sent
         time.sleep(0.05)
     assert worker_processes(root) == []
     made = len(list(copies.rglob("*.wav")))
-    assert made < 800
+    assert made < 400
     before = counting(monkeypatch)
     prepared, summary = run(root)
-    assert summary.clips == 800 and summary.rejected.total() == 0
+    assert summary.clips == 400 and summary.rejected.total() == 0
     # At least 150 were done. Up to 64 of them were on their way to the ledger; a kill costs what
     # was not committed as well, at most 50 more.
-    assert len(before) <= 800 - made + (70 if sent == signal.SIGINT else 120)
-    assert len(before) <= 750
+    assert len(before) <= 400 - made + (70 if sent == signal.SIGINT else 120)
+    assert len(before) <= 350
     assert not list(prepared.rglob("*.partial*"))
     monkeypatch.undo()
     fresh, _ = run(root, prepared=root.parent / "fresh")
