@@ -111,7 +111,12 @@ def moved(dataset: tf.data.Dataset, device: str) -> tf.data.Dataset:
     wrapped = tf.raw_ops.WrapDatasetVariant(input_handle=dataset._variant_tensor)
     with tf.device(device):
         variant = tf.raw_ops.UnwrapDatasetVariant(input_handle=wrapped)
-    return dataset_ops._VariantDataset(variant, dataset.element_spec)
+    return dataset_of(variant, dataset.element_spec)
+
+
+def dataset_of(variant: tf.Tensor, element_spec) -> tf.data.Dataset:
+    """A dataset by its variant; TensorFlow's rewriting does not look behind it."""
+    return dataset_ops._VariantDataset(variant, element_spec)
 
 
 def resource_of(iterator: tf.data.Iterator) -> tf.Tensor:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from dual_device_strategy import compat
 from dual_device_strategy.front_end import split
 from dual_device_strategy.hop import component_specs
-from dual_device_strategy.out_of_memory import READY, explained, scope_name, size_of
+from dual_device_strategy.out_of_memory import READY, bytes_of, explained, scope_name, size_of
 from dual_device_strategy.progress import Progress
 from dual_device_strategy.slot_tuning import SlotTuning
 from dual_device_strategy.staging import Staging
@@ -74,7 +74,7 @@ class StagedIterator(compat.DistributedIterator):
         if self._batch_size is None and tf.executing_eagerly():
             self._batch_size = size_of(flat)
             if self.tuning:
-                self.tuning.batch_bytes = max(_bytes_of(flat) or 0, self.tuning.batch_bytes or 0)
+                self.tuning.batch_bytes = max(bytes_of(flat) or 0, self.tuning.batch_bytes or 0)
         return self._packed(flat)
 
     def get_next_as_optional(self):
@@ -161,7 +161,7 @@ class StagedDataset(compat.DistributedDataset):
         given = options is not None and options.experimental_per_replica_buffer_size != 1
         if auto and not on_host and not given:
             target = workers.compute_devices_for_worker(0)[0]
-            self._tuning = SlotTuning(self._progress, target, _bytes_of(component_specs(spec)))
+            self._tuning = SlotTuning(self._progress, target, bytes_of(component_specs(spec)))
         self._staging = Staging(
             host.element_spec,
             front_end,
@@ -185,6 +185,8 @@ class StagedDataset(compat.DistributedDataset):
         # Inside a tf.function the slots are what they are when it is traced.
         if self._tuning and tf.executing_eagerly():
             self._staging.ready_slots = self._tuning.choose() - 2
+        counted = self._progress if tf.executing_eagerly() else None
+        before = counted and counted.now()  # a warm start fills slots while the iterator is made
         iterator = self._staging.iterator_over(self._cloned_datasets[0])
         staged = StagedIterator(
             self._input_workers,
@@ -196,13 +198,13 @@ class StagedDataset(compat.DistributedDataset):
             iterator,
         )
         staged.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
-        if self._progress and tf.executing_eagerly():
-            staged.progress = self._progress
+        if counted:
+            staged.progress = counted
             staged.tuning = self._tuning
-            staged.arrivals = self._progress.arrivals()
+            staged.arrivals = counted.arrivals(before)
             self._strategy.extended.last_iterator = weakref.ref(staged)
             if self._strategy.extended.warm_up:
-                self._progress.wait_until(self._staging.ready_slots)
+                counted.wait_until(self._staging.ready_slots, before)
         return staged
 
     @property
@@ -269,11 +271,3 @@ class StagedDatasetSpec(compat.DistributedDatasetSpec):
     @staticmethod
     def from_value(value):
         return value._type_spec
-
-
-def _bytes_of(tensors) -> int | None:
-    """The bytes of a batch, or of the specs of one; None where these leave shapes open."""
-    sizes = [tensor.shape.num_elements() for tensor in tensors]
-    if None in sizes:
-        return None
-    return sum(size * tensor.dtype.size for size, tensor in zip(sizes, tensors, strict=True))

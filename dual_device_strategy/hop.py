@@ -11,7 +11,6 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.out_of_memory import scope_name
 
 _RESOURCE = tf.TensorSpec([], tf.resource)
 
@@ -32,11 +31,11 @@ class Hop:
     """One hop of a batch: pulls batches from an iterator on `source_device` to `device`.
 
     It is traced once, here, and used for every iteration.  `transform`, a function over lists of
-    flat tensors, runs on `device` and makes an element of `element_spec` of each.  With `unpack`,
-    ragged and sparse tensors travel as their component tensors: TensorFlow's kernels would rebuild
-    them from a variant in host memory.  `get_next` runs on the source device, `arrived` is called
-    with what came, `failed` when an OutOfRange in `transform` has ended the batches; `name` stands
-    in TensorFlow's error messages, with the size of what it makes.
+    flat tensors, runs on `device` and makes an element of `element_spec` of each.  `get_next` and
+    `at_source` run on the source device; `at_source` makes what travels, flat tensors of
+    `moved_spec`, from the flat tensors that were there.  `arrived` is called with what came,
+    `failed` when an OutOfRange in `transform` has ended the batches.  `scope` stands in
+    TensorFlow's error messages.
     """
 
     def __init__(
@@ -45,33 +44,32 @@ class Hop:
         source_device: str,
         device: str,
         *,
-        name: str,
-        slots: int,
+        scope: str,
+        slots: int = 0,
         transform: Callable | None = None,
         element_spec=None,
-        unpack: bool = False,
+        at_source: Callable | None = None,
+        moved_spec=None,
         get_next: Callable = get_next,
         arrived: Callable | None = None,
         failed: Callable | None = None,
         warm_up: bool = False,
     ):
         types, shapes = compat.flat_types(source_spec), compat.flat_shapes(source_spec)
-        moved_spec = component_specs(source_spec) if unpack else source_spec
+        moved_spec = source_spec if moved_spec is None else moved_spec
 
         def get_next_there(iterator):
             flat = get_next(iterator, types, shapes)
-            return components(compat.from_flat(source_spec, flat)) if unpack else flat
+            return at_source(flat) if at_source else flat
 
         def find_there(handle):
             return tf.raw_ops.IteratorFromStringHandleV2(
                 string_handle=handle, output_types=types, output_shapes=shapes
             )
 
-        remote_find = _trace(find_there, tf.TensorSpec([], tf.string))
-        remote_next = _trace(get_next_there, _RESOURCE)
-        # There is no kernel for a string constant on a GPU, but one can be captured.
-        with tf.init_scope(), tf.device(compat.host_of(device)):
-            target = tf.constant(source_device)
+        remote_find = trace(find_there, tf.TensorSpec([], tf.string))
+        remote_next = trace(get_next_there, _RESOURCE)
+        target = name_tensor(source_device)
 
         def find(handle):
             (iterator,) = tf.raw_ops.RemoteCall(
@@ -80,7 +78,6 @@ class Hop:
             return [iterator, _new_mark()] if transform else iterator
 
         made_spec = moved_spec if element_spec is None else element_spec
-        scope = scope_name(name, component_specs(made_spec))
 
         def pull(iterator, mark=None):
             with tf.name_scope(scope):
@@ -105,8 +102,8 @@ class Hop:
         state = [_RESOURCE] * (2 if transform else 1)  # what `find` returns
         self.element_spec = made_spec
         self._device, self.slots, self._warm_up = device, slots, warm_up
-        self._find = _trace(find, tf.TensorSpec([], tf.string))
-        self._next = _trace(
+        self._find = trace(find, tf.TensorSpec([], tf.string))
+        self._next = trace(
             pull, *state, experimental_attributes={"experimental_ints_on_device": True}
         )
         self._only_pulls = transform is None
@@ -116,11 +113,11 @@ class Hop:
                 _refuse_mark(others[0], failed)
             return tf.constant(0, tf.int64)
 
-        self._end = _trace(end, *state, _RESOURCE)
+        self._end = trace(end, *state, _RESOURCE)
         # A concrete function, as TensorFlow warns of many traces of one that is not.
         captured = self._find.captured_inputs, self._next.captured_inputs, self._end.captured_inputs
         self._captured = captured
-        self._make = _trace(
+        self._make = trace(
             self._make_dataset,
             tf.TensorSpec([], tf.string),
             _RESOURCE,
@@ -152,10 +149,10 @@ class Hop:
     def iterator_over(self, source: tf.data.Iterator) -> tf.data.Iterator:
         """An iterator on this hop's device; up to `slots` of its batches wait there."""
         with tf.device(self._device):
-            dataset = _Generator(self, source)
+            dataset = compat.dataset_of(self.dataset_over(source), self.element_spec)
             if self.slots:
                 dataset = dataset.prefetch(self.slots)
-            return iter(dataset.with_options(_hop_options(self._warm_up)))
+            return iter(dataset.with_options(hop_options(self._warm_up)))
 
 
 # Only the host's iterator may end the batches.  But a GeneratorDataset takes every OutOfRange of
@@ -186,22 +183,13 @@ def _refuse_mark(mark, failed: Callable | None) -> None:
         tf.debugging.Assert(tf.logical_not(at_work), [OUT_OF_RANGE])
 
 
-class _Generator(tf.data.Dataset):
-    """The dataset of one hop, over one iterator of the hop before."""
-
-    def __init__(self, hop: Hop, source: tf.data.Iterator):
-        self._hop = hop
-        super().__init__(hop.dataset_over(source))
-
-    def _inputs(self):
-        return []  # the source is on another device; TensorFlow must not rewrite across that
-
-    @property
-    def element_spec(self):
-        return self._hop.element_spec
+def name_tensor(device: str) -> tf.Tensor:
+    """The device's name, to be captured: there is no kernel for a string constant on a GPU."""
+    with tf.init_scope(), tf.device(compat.host_of(device)):
+        return tf.constant(device)
 
 
-def _trace(function: Callable, *signature, **keywords):
+def trace(function: Callable, *signature, **keywords):
     traced = tf.function(function, input_signature=signature, autograph=False, **keywords)
     return traced.get_concrete_function()
 
@@ -215,7 +203,7 @@ def component_specs(spec) -> tuple[tf.TypeSpec, ...]:
     return tuple(tf.nest.flatten(spec, expand_composites=True))
 
 
-def _hop_options(warm_up: bool) -> tf.data.Options:
+def hop_options(warm_up: bool) -> tf.data.Options:
     """A hop has one thread of its own, and no buffer but the slots."""
     options = tf.data.Options()
     options.experimental_warm_start = warm_up

@@ -95,8 +95,13 @@ def explained(
 
 def size_of(tensors) -> str:
     """The bytes of a batch, in words, from its tensors or from their specs."""
-    sizes = [t.shape.num_elements() for t in tensors]
-    if any(size is None for size in sizes):
-        return "a batch has no fixed size"
-    total = sum(size * t.dtype.size for size, t in zip(sizes, tensors, strict=True))
-    return f"a batch has {total:,} bytes"
+    size = bytes_of(tensors)
+    return "a batch has no fixed size" if size is None else f"a batch has {size:,} bytes"
+
+
+def bytes_of(tensors) -> int | None:
+    """The bytes of a batch, or of the specs of one; None where these leave shapes open."""
+    sizes = [tensor.shape.num_elements() for tensor in tensors]
+    if None in sizes:
+        return None
+    return sum(size * tensor.dtype.size for size, tensor in zip(sizes, tensors, strict=True))

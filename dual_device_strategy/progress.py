@@ -76,7 +76,16 @@ class Progress:
         with tf.control_dependencies(got):
             self.host_seconds.assign_add(tf.timestamp() - asked, read_value=False)
 
-    def count_arrival(self, flat: list[tf.Tensor]) -> None:
+    def count_arrival(self) -> None:
+        """Counts a batch that has arrived; to be called on the host.
+
+        Should two copies end within some 50 us, one of their times may be lost, but not the count.
+        """
+        noted = self.times.scatter_update(tf.IndexedSlices(tf.timestamp(), self.arrived % 256))
+        with tf.control_dependencies([noted]):
+            self.arrived.assign_add(1, read_value=False)
+
+    def count_arrival_of(self, flat: list[tf.Tensor]) -> None:
         """Counts when `flat` is there: when the call that brought it is done.
 
         Without looking at the tensors themselves.  Any op on them is work for their device, which
@@ -84,9 +93,7 @@ class Progress:
         """
 
         def count():
-            noted = self.times.scatter_update(tf.IndexedSlices(tf.timestamp(), self.arrived % 256))
-            with tf.control_dependencies([noted]):
-                self.arrived.assign_add(1, read_value=False)
+            self.count_arrival()
             return self.arrived.handle  # something it has to return, and this is not copied
 
         with tf.control_dependencies(flat):
@@ -111,22 +118,25 @@ class Progress:
             target=target, args=traced.captured_inputs, Tout=[tf.resource], f=traced
         )
 
-    def arrivals(self) -> Callable[[], int]:
-        """A function that returns how many batches have arrived since now."""
-        before = self.arrived_now()
-        return lambda: self.arrived_now() - before
+    def now(self) -> tuple[int, int]:
+        """How many batches were asked of the host pipeline, and have arrived, until now."""
+        return int(self.started), self.arrived_now()
+
+    def arrivals(self, since: tuple[int, int]) -> Callable[[], int]:
+        """A function that returns how many batches have arrived since `now()` returned that."""
+        return lambda: self.arrived_now() - since[1]
 
     def arrived_now(self) -> int:
         # Not int(variable), which takes half as long again, between two steps.
         return int(tf.raw_ops.ReadVariableOp(resource=self.arrived.handle, dtype=tf.int64))
 
-    def wait_until(self, ready: int, patience: float = 2.0) -> None:
-        """Returns when `ready` batches are READY, or all there are.
+    def wait_until(self, ready: int, since: tuple[int, int], patience: float = 2.0) -> None:
+        """Returns when `ready` batches have arrived since then, or all there are.
 
         A batch that failed occupies a slot but never arrives; its error is for whoever takes it.
         So when the host was asked for one more than fit, waiting ends after `patience` seconds.
         """
-        arrived_before, started_before = int(self.arrived), int(self.started)
+        started_before, arrived_before = since
         deadline = None
         while True:
             started, ended = int(self.started) - started_before, bool(self.ended)

@@ -2,18 +2,17 @@
 
     dataset            a tf.data pipeline on the data device's host
     hop, data device   PREPARING: copied to the data device and through the front end
-    hop, model device  READY: copied to the model device
+    copies             READY: copied to the model device, or on the way there, two at once
     iterator           TRAINING: what the step holds
 
              batch 0    batch 1    batch 2    batch 3
     time 0   preparing
     time 1   ready      preparing
-    time 2   training   ready      preparing
-    time 3              training   ready      preparing
+    time 2   ready      ready      preparing
+    time 3   training   ready      ready      preparing
+    time 4              training   ready      ready
 
-Why three slots: TensorFlow's device-to-device copy waits for the work already queued on the
-receiving device's compute stream, so a copy runs beside a step only if a READY batch already
-feeds the step.
+Why two READY batches: see `copies.py`.  With three slots there is one, and one copy at a time.
 """
 
 import itertools
@@ -22,11 +21,15 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.copies import Copies
 from dual_device_strategy.devices import usable_cores
-from dual_device_strategy.hop import Hop, get_next
-from dual_device_strategy.out_of_memory import PREPARING, READY
+from dual_device_strategy.hop import Hop, component_specs, components, get_next
+from dual_device_strategy.out_of_memory import PREPARING, READY, bytes_of, scope_name
 from dual_device_strategy.progress import Progress
 
+# A smaller batch is copied in less than 0.2 ms over any link, which is what the second copy's way
+# over the host costs.
+WORTH_TWO_COPIES = 64 * 1024
 _numbers = itertools.count()  # one for each `Staging`; an id() comes back after the object is gone
 
 
@@ -48,46 +51,48 @@ class Staging:
         self.number = next(_numbers)
         self.host_spec = host_spec
         self._host_device = compat.host_of(data_device)
-        self._host_slots, self._hops = 0, []
+        self._host_slots, self._prepare = 0, None
+        specs = component_specs(front_end_spec)
         if data_device != self._host_device or warm_up:
-            self._hops.append(
-                Hop(
-                    host_spec,
-                    self._host_device,
-                    data_device,
-                    name=PREPARING,
-                    slots=prepared_slots,
-                    transform=front_end,
-                    element_spec=front_end_spec,
-                    get_next=progress.get_next_counted if progress else get_next,
-                    failed=progress.note_end if warm_up else None,
-                    warm_up=warm_up,
-                )
+            self._prepare = Hop(
+                host_spec,
+                self._host_device,
+                data_device,
+                scope=scope_name(PREPARING, specs),
+                slots=prepared_slots,
+                transform=front_end,
+                element_spec=front_end_spec,
+                get_next=progress.get_next_counted if progress else get_next,
+                failed=progress.note_end if warm_up else None,
+                warm_up=warm_up,
             )
         else:
             self._host_slots = prepared_slots
-        self._hops.append(
-            Hop(
+        self.ready_slots = ready_slots
+        ready = {
+            "scope": scope_name(READY, specs),
+            "get_next": progress.get_next_counted if progress and not self._prepare else get_next,
+            "warm_up": warm_up,
+        }
+        self._one_copy = Hop(
+            front_end_spec,
+            data_device,
+            target_device,
+            at_source=lambda flat: components(compat.from_flat(front_end_spec, flat)),
+            moved_spec=specs,
+            arrived=progress.count_arrival_of if progress else None,
+            **ready,
+        )
+        self._two_copies = None
+        size = bytes_of(specs)
+        if _are_apart(data_device, target_device) and (size is None or size >= WORTH_TWO_COPIES):
+            self._two_copies = Copies(
                 front_end_spec,
                 data_device,
                 target_device,
-                name=READY,
-                slots=ready_slots,
-                unpack=True,
-                get_next=progress.get_next_counted if progress and not self._hops else get_next,
                 arrived=progress.count_arrival if progress else None,
-                warm_up=warm_up,
+                **ready,
             )
-        )
-
-    @property
-    def ready_slots(self) -> int:
-        """How many batches of iterators made from now on may wait on the second device."""
-        return self._hops[-1].slots
-
-    @ready_slots.setter
-    def ready_slots(self, count: int) -> None:
-        self._hops[-1].slots = count
 
     def iterator_over(self, host: tf.data.Dataset) -> tf.data.Iterator:
         """`host`'s batches, through the front end, as components on the target device."""
@@ -98,9 +103,16 @@ class Staging:
             if self._host_slots:
                 host = host.prefetch(self._host_slots)
             iterator = iter(host.with_options(_host_options(host.options())))
-        for hop in self._hops:
-            iterator = hop.iterator_over(iterator)
-        return iterator
+        if self._prepare:
+            iterator = self._prepare.iterator_over(iterator)
+        way = self._two_copies if self._two_copies and self.ready_slots > 1 else self._one_copy
+        way.slots = self.ready_slots
+        return way.iterator_over(iterator)
+
+
+def _are_apart(one: str, other: str) -> bool:
+    """Whether there is anything to copy: logical CPUs share their memory."""
+    return one != other and not ("device:CPU" in one and "device:CPU" in other)
 
 
 def _host_options(given: tf.data.Options) -> tf.data.Options:

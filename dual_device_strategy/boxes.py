@@ -1,0 +1,35 @@
+"""Boxes: batches that stay on a device while handles of them travel.
+
+A box is a variable on the batch's device that holds the batch's tensors.  Its handle is a scalar in
+host memory, so an ordinary tf.data pipeline on the host can hold, order and pass on batches that
+never leave their devices.  Nothing names a box; when the last handle of it is gone, so is it.
+
+Boxing and unboxing pass pointers: no bytes are copied, and no work is queued on the device.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+
+HANDLE = tf.TensorSpec([], tf.resource)
+
+
+def boxed(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """The handle of a new box with `tensors`, on the device of the function that calls this."""
+    contents = tf.raw_ops.OptionalFromValue(components=tensors)
+    handle = compat.anonymous_variable(tf.variant)
+    filled = tf.raw_ops.AssignVariableOp(resource=handle, value=contents)
+    with tf.control_dependencies([filled]):
+        return tf.identity(handle)
+
+
+def unboxed(handle: tf.Tensor, specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
+    """The tensors of a box, on the box's own device."""
+    contents = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.variant)
+    return tf.raw_ops.OptionalGetValue(
+        optional=contents,
+        output_types=[spec.dtype for spec in specs],
+        output_shapes=[spec.shape for spec in specs],
+    )

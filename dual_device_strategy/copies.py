@@ -1,0 +1,116 @@
+"""The READY slots: batches are copied to the model device, two at a time.
+
+TensorFlow's copy between devices waits for the work that is queued on both devices' compute streams
+when it is issued.  A loop that runs ahead queues a step as soon as its batch has arrived.  A copy
+issued after that waits for this step, arrives when the model device has nothing left to do, and is
+seen in full.  A second copy, issued while the first was still waiting, waits for one step fewer and
+arrives while the newest step runs.
+
+    iterator on the data device        prepared batches
+    Hop to the host                    the handle of a box that holds the batch on the data device
+    ParallelMap on the host            two copies at once: the handle of a box on the model device
+    Prefetch on the host               READY slots beyond two
+    Hop to the model device            what is in the box
+
+Only handles reach the host.  tf.data's parallel map keeps the order of batches, brings errors and
+the end at their places, and stops everything when the iterator is gone.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.boxes import HANDLE, boxed, unboxed
+from dual_device_strategy.hop import (
+    Hop,
+    component_specs,
+    components,
+    hop_options,
+    name_tensor,
+    trace,
+)
+
+AT_ONCE = 2  # a third copy gained nothing
+
+
+class Copies:
+    """Brings batches from an iterator on `source` to `device`; up to `slots` of them are there."""
+
+    def __init__(
+        self,
+        spec,
+        source: str,
+        device: str,
+        *,
+        scope: str,
+        slots: int = 0,
+        get_next: Callable,
+        arrived: Callable | None = None,
+        warm_up: bool = False,
+    ):
+        specs = component_specs(spec)
+        types = [each.dtype for each in specs]
+        self.slots, self._warm_up = slots, warm_up
+        self._host = compat.host_of(device)
+        self._boxes = Hop(
+            spec,
+            source,
+            self._host,
+            scope=scope,
+            at_source=lambda flat: [boxed(components(compat.from_flat(spec, flat)))],
+            moved_spec=HANDLE,
+            get_next=get_next,
+        )
+        source_name, there = name_tensor(source), name_tensor(device)
+        contents = trace(lambda handle: unboxed(handle, specs), HANDLE)
+
+        def copy_here(handle):
+            with tf.name_scope(scope):
+                flat = tf.raw_ops.RemoteCall(
+                    target=source_name, args=[handle], Tout=types, f=contents
+                )
+                return boxed(flat)
+
+        copy_there = trace(copy_here, HANDLE)
+
+        def copy(handle):
+            (moved,) = tf.raw_ops.RemoteCall(
+                target=there,
+                args=[handle, *copy_there.captured_inputs],
+                Tout=[tf.resource],
+                f=copy_there,
+            )
+            if arrived:
+                with tf.control_dependencies([moved]):
+                    arrived()
+            return moved
+
+        self._copy = trace(copy, HANDLE)
+        self._delivery = Hop(
+            HANDLE,
+            self._host,
+            device,
+            scope=scope,
+            transform=lambda flat: unboxed(*flat, specs),
+            element_spec=specs,
+        )
+
+    def iterator_over(self, prepared: tf.data.Iterator) -> tf.data.Iterator:
+        """An iterator on the device; up to `slots` batches are there, or on their way."""
+        copies = min(AT_ONCE, self.slots)
+        with tf.device(self._host):
+            variant = tf.raw_ops.ParallelMapDatasetV2(
+                input_dataset=self._boxes.dataset_over(prepared),
+                other_arguments=self._copy.captured_inputs,
+                num_parallel_calls=tf.constant(copies, tf.int64),
+                f=self._copy,
+                output_types=[tf.resource],
+                output_shapes=[[]],
+                deterministic="true",
+            )
+            handles = compat.dataset_of(variant, HANDLE)
+            if self.slots > copies:
+                handles = handles.prefetch(self.slots - copies)
+            handles = iter(handles.with_options(hop_options(self._warm_up)))
+        return self._delivery.iterator_over(handles)

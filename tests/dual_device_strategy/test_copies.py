@@ -1,0 +1,165 @@
+"""Two copies at once: the same batches, errors and ends at their places, no more than the slots."""
+
+import gc
+import time
+
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device, staging
+
+MB = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def two_copies_for_small_batches_too(monkeypatch):
+    monkeypatch.setattr(staging, "WORTH_TWO_COPIES", 0)
+
+
+@pytest.fixture(params=[4, 7])
+def strategy(request):
+    return DataModelSplitStrategy("GPU:1", "GPU:0", slots=request.param)
+
+
+def live(device):
+    return tf.config.experimental.get_memory_info(device)["current"]
+
+
+def test_every_epoch_has_all_batches_in_order_through_copies_two_at_a_time(strategy):
+    dataset = tf.data.Dataset.range(50).apply(on_data_device(lambda x: 3 * x))
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    assert distributed._staging._two_copies
+    for _ in range(2):
+        assert [int(x) for x in distributed] == [3 * i for i in range(50)]
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3])
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_a_dataset_shorter_than_the_slots_ends(length, warm_up):
+    strategy = DataModelSplitStrategy("GPU:1", "GPU:0", slots=6, warm_up=warm_up)
+    distributed = strategy.experimental_distribute_dataset(tf.data.Dataset.range(length))
+    assert [int(x) for x in distributed] == list(range(length))
+
+
+def test_warm_up_fills_the_ready_slots_before_the_first_batch_is_handed_out():
+    strategy = DataModelSplitStrategy("GPU:1", "GPU:0", slots=5, warm_up=True)
+    strategy.extended.counts_arrivals = True
+    iterator = iter(strategy.experimental_distribute_dataset(tf.data.Dataset.range(9)))
+    assert iterator.arrivals() == 3
+    assert [int(x) for x in iterator] == list(range(9))
+    assert iterator.arrivals() == 9
+
+
+def test_every_kind_of_tensor_arrives_on_the_model_device(strategy):
+    kinds = {
+        "int32": tf.TensorSpec([2], tf.int32),
+        "bool": tf.TensorSpec([2], tf.bool),
+        "half": tf.TensorSpec([2], tf.float16),
+        "words": tf.TensorSpec([2], tf.string),
+    }
+
+    def make(i):
+        numbers = tf.stack([i, i + 1])
+        return {
+            "int32": tf.cast(numbers, tf.int32),
+            "bool": numbers > 2,
+            "half": tf.cast(numbers, tf.float16),
+            "words": tf.strings.as_string(numbers),
+            "ragged": tf.ragged.range([i, 2]),
+            "sparse": tf.sparse.from_dense(tf.cast(numbers, tf.float32)),
+        }
+
+    dataset = tf.data.Dataset.range(6).map(make)
+    for number, got in enumerate(strategy.experimental_distribute_dataset(dataset)):
+        for kind, tensor in make(tf.constant(number, tf.int64)).items():
+            if kind in kinds:
+                assert got[kind].numpy().tolist() == tensor.numpy().tolist()
+                assert kind == "words" or "GPU:0" in got[kind].device
+        assert got["ragged"].to_list() == [list(range(number)), [0, 1]]
+        assert tf.sparse.to_dense(got["sparse"]).numpy().tolist() == [number, number + 1]
+
+
+def test_an_error_comes_at_its_place_and_the_batches_after_it_follow(strategy):
+    dataset = tf.data.Dataset.range(8).apply(
+        on_data_device(lambda x: tf.debugging.check_numerics(12.0 / tf.cast(x - 3, tf.float32), ""))
+    )
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    got = []
+    for _ in range(8):
+        try:
+            got.append(float(next(iterator)))
+        except tf.errors.InvalidArgumentError:
+            got.append(None)
+    assert got == [-4.0, -6.0, -12.0, None, 12.0, 6.0, 4.0, 3.0]
+    with pytest.raises(StopIteration):
+        next(iterator)
+
+
+def test_an_iterator_lives_within_a_function_or_passes_through_it(strategy):
+    distributed = strategy.experimental_distribute_dataset(tf.data.Dataset.range(10))
+
+    @tf.function
+    def whole(dataset):
+        total = tf.constant(0, tf.int64)
+        for x in dataset:
+            total = 10 * total + x
+        return total
+
+    @tf.function
+    def three(iterator):
+        return tf.stack([next(iterator) for _ in range(3)])
+
+    assert [int(whole(distributed)) for _ in range(2)] == [123456789] * 2
+    iterator = iter(distributed)
+    assert int(next(iterator)) == 0  # the same order, whoever takes the next one
+    assert three(iterator).numpy().tolist() == [1, 2, 3]
+    assert [int(x) for x in iterator] == list(range(4, 10))
+
+
+@pytest.mark.parametrize("within", ["an eager loop", "a function"])
+def test_abandoned_iterators_leave_no_batch_behind(strategy, within):
+    dataset = tf.data.Dataset.range(20).map(lambda i: tf.fill([MB // 4], tf.cast(i, tf.float32)))
+    distributed = strategy.experimental_distribute_dataset(dataset)
+
+    def first_of_a_new_iterator(dataset):
+        return next(iter(dataset))[0]
+
+    if within == "a function":
+        first_of_a_new_iterator = tf.function(first_of_a_new_iterator)
+    gc.collect()
+    before = live("GPU:0"), live("GPU:1")
+    for _ in range(5):
+        assert float(first_of_a_new_iterator(distributed)) == 0.0
+    gc.collect()
+    deadline = time.monotonic() + 10  # threads end a moment later
+    while time.monotonic() < deadline and live("GPU:0") + live("GPU:1") > sum(before) + MB // 2:
+        time.sleep(0.05)
+    assert live("GPU:0") - before[0] < MB // 2 and live("GPU:1") - before[1] < MB // 2
+
+
+@pytest.mark.parametrize("slots", [4, 6])
+def test_neither_device_ever_holds_more_batches_than_the_slots_less_one(slots):
+    strategy = DataModelSplitStrategy("GPU:1", "GPU:0", slots=slots)
+    dataset = tf.data.Dataset.range(12).map(lambda i: tf.fill([MB // 2], tf.cast(i, tf.float32)))
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    step = tf.function(lambda batch: emulation.timed(batch[:1], ms=30))
+    gc.collect()
+    devices = "GPU:0", "GPU:1"
+    for device in devices:
+        tf.config.experimental.reset_memory_stats(device)
+    before = [live(device) for device in devices]
+    iterator = iter(distributed)
+    for i in range(12):
+        batch = next(iterator)
+        assert float(strategy.run(step, args=(batch,))[0]) == i
+        del batch
+    for device, held in zip(devices, before, strict=True):
+        peak = tf.config.experimental.get_memory_info(device)["peak"] - held
+        assert peak <= (slots - 1) * 2 * MB + 100_000
+
+
+def test_a_copy_that_is_the_longer_part_still_passes_every_batch_once():
+    strategy = DataModelSplitStrategy("GPU:1", "GPU:0", slots=5)
+    dataset = tf.data.Dataset.range(30).map(lambda i: tf.fill([MB], tf.cast(i, tf.float32)))
+    seen = [x[0] for x in strategy.experimental_distribute_dataset(dataset)]
+    assert [float(x) for x in seen] == list(range(30))
