@@ -23,7 +23,7 @@ from dual_device_strategy.devices import free_memory
 from dual_device_strategy.progress import Progress
 from dual_device_strategy.whatif import PartTimes, predict
 
-FIRST, MOST = 3, 8
+FIRST, MOST = 4, 8
 # A step may be this much longer than with MOST slots, for the memory that fewer slots leave free.
 TOLERANCE = 0.015
 # Share of the free memory that slots may take: allocators need room to move.
@@ -78,8 +78,8 @@ class SlotTuning:
         if self.batch_bytes is None:
             return FIRST
         more = int(USABLE * free // max(1, self.batch_bytes))
-        if self._before is None:  # nothing is there yet: a READY batch and a TRAINING one
-            return FIRST if more >= 2 else 2
+        if self._before is None:  # nothing is there yet; the data device has the PREPARING batch
+            return max(2, min(FIRST, 1 + more))
         return max(2, self.slots + more)
 
 

@@ -44,9 +44,13 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     is an ordinary `map` on the host and `data_scope()` changes nothing.  There is one replica;
     the data device is not one.
 
-    A batch passes three slots: PREPARING on the data device, READY on the model device,
-    TRAINING.  No more than `slots` batches exist beyond the host.  With two slots there is no
-    READY one, and a step waits for the copy of its batch.
+    A batch is PREPARING on the data device, then READY on the model device, then TRAINING.  No
+    more than `slots` batches exist beyond the host: by default one PREPARING, two READY or on their
+    way, one TRAINING.  A batch counts once while it is copied, although both devices hold it; so
+    each device holds up to `slots - 1` batches.  Four is the least that hides the copy in every
+    loop: TensorFlow's copy waits for the steps that are queued when it is issued, so a loop that
+    runs ahead of the device needs two copies under way.  With three slots there is one copy at a
+    time, which such loops wait for; with two there is no READY batch, and every loop waits.
 
     What it sets on a dataset, where the user's own `tf.data.Options` say nothing:
 
@@ -76,7 +80,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
         data is on GPU:1 and the model on GPU:0, TensorFlow's default device, unless GPU:1 is the
         card with more memory or, at equal memory, the faster one; with one GPU the data is on the
         host; without any, the two are the first logical CPUs.  The choice is logged.
-      slots: the most batches that may exist beyond the host, at least 2.  "auto" begins with 3 and
+      slots: the most batches that may exist beyond the host, at least 2.  "auto" begins with 4 and
         chooses anew whenever a dataset is iterated again, never inside an epoch: the smallest
         number up to 8 that hides the jitter measured in the epoch before and fits into the model
         device's free memory.  Where the loop over an epoch is inside a tf.function, the number is
@@ -89,7 +93,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
         data_device: str | Devices | None = None,
         model_device: str | None = None,
         *,
-        slots: int | str = 3,
+        slots: int | str = 4,
         warm_up: bool = False,
     ):
         if slots != "auto" and (isinstance(slots, bool) or not isinstance(slots, int) or slots < 2):

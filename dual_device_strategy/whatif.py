@@ -112,7 +112,7 @@ class Prediction:
 def predict(
     parts: PartTimes,
     *,
-    slots: int = 3,
+    slots: int = 4,
     model_devices: int = 1,
     steps: int = 400,
     host_buffer: int = 8,

@@ -42,7 +42,7 @@ _STEP_MB = flags.DEFINE_float(
 )
 _NUM_STEPS = flags.DEFINE_integer("num_steps", 20, "Steps of each round.", lower_bound=2)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Alternating rounds.", lower_bound=1)
-_SLOTS = flags.DEFINE_integer("slots", 3, "Slots of our strategy.", lower_bound=2)
+_SLOTS = flags.DEFINE_integer("slots", 4, "Slots of our strategy.", lower_bound=2)
 _HOST_SLOWDOWN = flags.DEFINE_float(
     "host_slowdown", 1.0, "How many times longer the emulated front end takes on a host's core."
 )

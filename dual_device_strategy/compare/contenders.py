@@ -27,7 +27,7 @@ class Setting:
 
     data_device: str
     model_device: str
-    slots: int | str = 3
+    slots: int | str = 4
     host_slowdown: float = 1.0
 
 

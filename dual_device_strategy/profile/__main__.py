@@ -41,7 +41,7 @@ _PART_MS = flags.DEFINE_list(
 _NUM_STEPS = flags.DEFINE_integer(
     "num_steps", 50, "Repetitions of each measurement.", lower_bound=2
 )
-_SLOTS = flags.DEFINE_integer("slots", 3, "Slots of the strategy.")
+_SLOTS = flags.DEFINE_integer("slots", 4, "Slots of the strategy.")
 _HTML = flags.DEFINE_string("html", None, "Write a page to this file.")
 _JSON = flags.DEFINE_string("json", None, "Write the figures to this file.")
 

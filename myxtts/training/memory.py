@@ -65,7 +65,7 @@ def estimate(
     text_tokens: int,
     *,
     precision: str = "float32",
-    slots: int = 3,
+    slots: int = 4,
     libraries: int = 0,
 ) -> Estimate:
     """The bytes a training step of the stage needs.

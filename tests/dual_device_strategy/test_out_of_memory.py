@@ -42,7 +42,7 @@ with tf.device("GPU:1"):
     "work, memory, device, size, remedy",
     [
         ("preparing", [30, 200], "GPU:0", "40,000,000", "front end lighter"),
-        ("ready", [200, 30], "GPU:1", "10,000,000", "fewer slots (now slots=3)"),
+        ("ready", [200, 30], "GPU:1", "10,000,000", "fewer slots (now slots=4)"),
         ("training", [200, 40], "GPU:1", "10,000,000", "the model smaller"),
     ],
 )

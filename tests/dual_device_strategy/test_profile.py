@@ -48,7 +48,7 @@ def test_each_stage_is_measured_alone_and_all_together(measured):
 def test_the_table_has_every_stage_the_verdict_and_the_predictions(measured):
     table = measured.table()
     for words in (
-        "data device GPU:0, model device GPU:1, slots=3 (emulated",
+        "data device GPU:0, model device GPU:1, slots=4 (emulated",
         "copy to the data device",
         "gap between steps",
         "bottleneck: data device",

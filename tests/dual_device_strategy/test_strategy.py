@@ -143,11 +143,11 @@ def test_placing_a_dataset_on_its_device_is_what_it_is_under_tensorflows_strateg
 
 def test_devices_and_slots_can_be_asked_for(strategy, pair):
     assert [short(strategy.data_device), short(strategy.model_device)] == list(pair)
-    assert strategy.slots == 3
-    assert iter(strategy.experimental_distribute_dataset(tf.data.Dataset.range(3))).slots == 3
+    assert strategy.slots == 4
+    assert iter(strategy.experimental_distribute_dataset(tf.data.Dataset.range(3))).slots == 4
     auto = DataModelSplitStrategy(*pair, slots="auto")
     assert auto.slots == "auto"
-    assert iter(auto.experimental_distribute_dataset(tf.data.Dataset.range(3))).slots == 3
+    assert iter(auto.experimental_distribute_dataset(tf.data.Dataset.range(3))).slots == 4
     assert auto.slots == "auto"
 
 

@@ -58,7 +58,7 @@ def facts_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary) -
         text_tokens=_longest_text(clips, vocabulary, train.model.text.max_tokens),
     )
     precision = chosen_precision(train.precision)
-    slots = 3 if job.slots == "auto" else job.slots
+    slots = 4 if job.slots == "auto" else job.slots
     host = _free_host_bytes()
     real_gpu = devices.model.kind == "GPU" and not emulation.active()
     libraries = LIBRARIES if real_gpu else 0

@@ -71,7 +71,7 @@ def _input(job: Job, found: JobFacts) -> Iterator[str]:
                 f"{found.host_bytes / GB:.1f} GB free: --host_prefetch={better}"
             )
     if job.slots == 2 and job.values.strategy == "split":
-        yield "--slots=2 has no READY batch, so every step waits for its copy: --slots=3"
+        yield "--slots=2 has no READY batch, so every step waits for its copy: --slots=4"
 
 
 def _shapes(job: Job, found: JobFacts) -> Iterator[str]:

@@ -25,9 +25,9 @@ DEVICES = (
     ),
     *_device_flags(),
     Flag(
-        "slots", "text", "3",
-        "At most so many batches exist beyond the host; auto chooses anew in every epoch.",
-        "4 to 8, or auto, where step times vary; 2 where memory is short.",
+        "slots", "text", "4",
+        "The most batches that may exist beyond the host; auto chooses anew in every epoch.",
+        "5 to 8, or auto, where step times vary; 2 or 3 where memory is short.",
         "", "N|auto",
     ),
     Flag(

@@ -51,7 +51,7 @@ def test_the_defaults_need_no_advice(advised):
         ("--host_prefetch=1000", {}, "--host_prefetch=81"),
         ("--buckets=32", {}, "--buckets=8"),
         ("--static_shapes", {"padding_static": 0.5}, "--nostatic_shapes"),
-        ("--slots=2", {}, "--slots=3"),
+        ("--slots=2", {}, "--slots=4"),
         ("", {"clips": 40}, "--batch_size=10"),
         ("--precision=float16", {"on_gpu": False}, "--precision=float32"),
         ("--precision=bfloat16", {"on_gpu": False}, "--precision=float32"),

@@ -15,7 +15,7 @@ from myxtts.training.stages import STAGES, stage_names
 def test_no_flags_make_a_ten_minute_run_of_everything_on_speech_that_is_made(read_line):
     line = read_line("")
     job = line.job
-    assert job.source is None and job.stages == stage_names() and job.slots == 3
+    assert job.source is None and job.stages == stage_names() and job.slots == 4
     text = dataclasses.replace(SIZES["tiny"].text, phonemes=True)
     model = dataclasses.replace(SIZES["tiny"], text=text)
     assert job.train == dataclasses.replace(TrainConfig(), max_minutes=10.0, model=model)
