@@ -52,7 +52,7 @@ def run(main: Callable[[Sequence[str]], int | None], arguments: bool = False) ->
         if any(argument in HELP for argument in argv[1:]):
             print(_help(main.__module__))
             sys.exit(0)
-        with mistakes_told(flags.Error, ending="; --help lists the flags"):
+        with exit_on(flags.Error, ending="; --help lists the flags"):
             rest = flags.FLAGS(argv)
             if len(rest) > 1 and not arguments:
                 raise flags.Error(f"{rest[1]!r} is not a flag")
@@ -82,7 +82,7 @@ def _help(module: str) -> str:
 
 
 @contextlib.contextmanager
-def mistakes_told(*errors: type[Exception], ending: str = "") -> Iterator[None]:
+def exit_on(*errors: type[Exception], ending: str = "") -> Iterator[None]:
     """Ends the command with the message of such an error and exit code 1, without a traceback."""
     try:
         yield
@@ -99,7 +99,7 @@ def start_emulation_from_flags() -> None:
 
 def start_emulation() -> None:
     """Starts the GPUs of --emulate_gpus, if any; a mistake in the flag ends the command."""
-    with mistakes_told(ValueError, RuntimeError):
+    with exit_on(ValueError, RuntimeError):
         start_emulation_from_flags()
 
 
@@ -116,7 +116,7 @@ def configure_devices_from_flags() -> Devices:
 def start_devices() -> Devices:
     """Starts the emulation if asked to, and configures the devices; a mistake ends the command."""
     start_emulation()
-    with mistakes_told(ValueError, RuntimeError):
+    with exit_on(ValueError, RuntimeError):
         return configure_devices_from_flags()
 
 

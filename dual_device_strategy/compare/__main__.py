@@ -58,7 +58,7 @@ def main(arguments) -> None:
         sys.exit(_compare_logs(arguments[1:]))
     comparisons: list[Comparison] = []
     with (
-        command.mistakes_told(OSError, ValueError),
+        command.exit_on(OSError, ValueError),
         command.writable({"json": _JSON.value, "plot": _PLOT.value}),
     ):
         sizes, cases = _batch_sizes(), [part_times(text.split(",")) for text in _PART_MS.value]
@@ -72,7 +72,7 @@ def main(arguments) -> None:
         try:
             _compare(sizes, cases, devices, setting, comparisons=comparisons)
         finally:  # a run interrupted after an hour still shows an hour's figures
-            _tell(comparisons, setting)
+            _show(comparisons, setting)
     sys.exit(0 if any(c.step_ms(OURS) for c in comparisons) else 1)
 
 
@@ -102,10 +102,11 @@ def _compare(sizes, cases, devices, setting, *, comparisons):
             comparisons.append(compared)
             print(report.table(compared) + "\n", flush=True)
         memory_mb = memory and memory / (1 << 20)
+        print(report.verdict(case_comparisons))
         print(report.recommendation(case_comparisons, setting.slots, memory_mb) + "\n", flush=True)
 
 
-def _tell(comparisons, setting):
+def _show(comparisons, setting):
     if not comparisons:
         return
     print(report.summary(comparisons), flush=True)
@@ -117,8 +118,7 @@ def _tell(comparisons, setting):
     if _PLOT.value and _PLOT.value.endswith(".png"):
         plot.write_png(comparisons, _PLOT.value)
     elif _PLOT.value:
-        text = "\n\n".join([report.summary(comparisons), *map(report.table, comparisons)])
-        Path(_PLOT.value).write_text(plot.page(comparisons, text + "\n"))
+        Path(_PLOT.value).write_text(plot.page(comparisons, bool(emulation.active())))
 
 
 def _check_plot():

@@ -1,9 +1,10 @@
-"""The comparison as Markdown tables and as JSON."""
+"""The comparison as tables, in sentences and as JSON."""
 
 import math
 
 from dual_device_strategy.compare.contenders import HOST_SIDE, OURS, Setting
 from dual_device_strategy.compare.rounds import Comparison
+from dual_device_strategy.profile.certainty import median_range
 
 NOTES = {
     "mirrored, half a batch each": (
@@ -13,9 +14,34 @@ NOTES = {
 }
 
 
-def table(comparison: Comparison) -> str:
-    """The table of one batch size."""
+HEADS = ("", "ms a step", "variation", "to the best", "to the limit", "MB data", "MB model", "")
+
+
+def rows(comparison: Comparison) -> list[list[str]]:
+    """The cells of the table of one batch size, as in HEADS."""
     limit, best = comparison.limit_ms, comparison.best_ms
+    found = []
+    for row in comparison.rows:
+        if row.step_ms is None:
+            found.append([row.name, *"------", row.problem])
+            continue
+        memory = [row.memory_mb.get(role) for role in ("data", "model")]
+        found.append(
+            [
+                row.name,
+                f"{row.step_ms:.1f}",
+                f"{row.variation:.1%}",
+                f"{row.step_ms / best:.2f}",
+                f"{row.step_ms / limit:.2f}" if limit else "-",
+                *("-" if mb is None else f"{mb:.0f}" for mb in memory),
+                _note(row, comparison),
+            ]
+        )
+    return found
+
+
+def title(comparison: Comparison) -> str:
+    """The batch size, the times that were given, and each part alone."""
     given = ""
     if comparison.part_ms:
         given = " (host {:g}, front end {:g}, step {:g} ms)".format(*comparison.part_ms)
@@ -23,28 +49,58 @@ def table(comparison: Comparison) -> str:
         f"{name} {row.step_ms:.1f}" if row.step_ms else f"{name}: {row.problem}"
         for name, row in comparison.alone.items()
     )
-    lines = [
-        f"Batch size {comparison.batch_size}{given}; each part alone, ms: {alone}",
-        "",
-        "| | ms a step | variation | to the best | to the limit | MB data | MB model | |",
-        "|---|--:|--:|--:|--:|--:|--:|---|",
-    ]
-    for row in comparison.rows:
-        if row.step_ms is None:
-            lines.append(f"| {row.name} | - | - | - | - | - | - | {row.problem} |")
+    return f"Batch size {comparison.batch_size}{given}; each part alone, ms: {alone}"
+
+
+def table(comparison: Comparison) -> str:
+    """The table of one batch size in Markdown."""
+    lines = [title(comparison), "", f"| {' | '.join(HEADS)} |".replace("  ", " ")]
+    lines.append("|---|--:|--:|--:|--:|--:|--:|---|")
+    return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in rows(comparison))])
+
+
+def verdict(comparisons: list[Comparison]) -> str:
+    """Who is faster, at the batch sizes of one case, as far as the measurements can tell."""
+    faster, slower, close = {}, {}, {}
+    for comparison in comparisons:
+        ours = next((row for row in comparison.rows if row.name == OURS and row.times), None)
+        others = [row for row in comparison.rows if row.name != OURS and row.times]
+        if not ours or not others:
             continue
-        memory = [row.memory_mb.get(role) for role in ("data", "model")]
-        cells = [
-            row.name,
-            f"{row.step_ms:.1f}",
-            f"{row.variation:.1%}",
-            f"{row.step_ms / best:.2f}",
-            f"{row.step_ms / limit:.2f}" if limit else "-",
-            *("-" if mb is None else f"{mb:.0f}" for mb in memory),
-            _note(row, comparison),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        best = min(others, key=lambda row: row.step_ms)
+        mine, theirs = median_range(ours.times), median_range(best.times)
+        found = faster if mine.high < theirs.low else slower if theirs.high < mine.low else close
+        found[comparison.batch_size] = best.name, best.step_ms / ours.step_ms
+    sentences = []
+    if faster:
+        sentences.append(
+            f"Ours is the fastest at {_sizes(faster)}: {_ratios(faster)} times as fast "
+            f"as the next best ({_names(faster)})."
+        )
+    if slower:
+        inverted = {size: (name, 1 / ratio) for size, (name, ratio) in slower.items()}
+        sentences.append(
+            f"At {_sizes(slower)}, {_names(slower)} is {_ratios(inverted)} times as fast as ours."
+        )
+    if close:
+        sentences.append(
+            f"At {_sizes(close)} the difference from {_names(close)} is within the "
+            "uncertainty: more steps or rounds would tell."
+        )
+    return " ".join(sentences) or "Ours was not measured beside another contender."
+
+
+def _sizes(found):
+    return f"batch size{'s' if len(found) > 1 else ''} {', '.join(map(str, sorted(found)))}"
+
+
+def _names(found):
+    return " or ".join(dict.fromkeys(name for name, _ in found.values()))
+
+
+def _ratios(found):
+    low, high = (end(ratio for _, ratio in found.values()) for end in (min, max))
+    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
 
 
 def break_even_cores(comparison: Comparison) -> int | None:

@@ -48,14 +48,14 @@ _JSON = flags.DEFINE_string("json", None, "Write the figures to this file.")
 
 def main(_) -> None:
     with (
-        command.mistakes_told(ValueError, OSError),
+        command.exit_on(ValueError, OSError),
         command.writable({"html": _HTML.value, "json": _JSON.value}),
     ):
         sys.exit(_profile(command.start_devices()))
 
 
 def _profile(devices) -> int:
-    with command.mistakes_told(ValueError, ProfileError):
+    with command.exit_on(ValueError, ProfileError):
         strategy = DataModelSplitStrategy(
             devices.data_device, devices.model_device, slots=_SLOTS.value
         )
@@ -85,7 +85,7 @@ def _built_in(devices):
 def _target():
     sys.path.insert(0, str(Path.cwd()))  # as for `python -m`
     module, _, name = _TARGET.value.partition(":")
-    with measuring.explained(f"--target={_TARGET.value} cannot be used"):
+    with measuring.as_profile_error(f"--target={_TARGET.value} cannot be used"):
         if not name:
             raise ValueError("write module:function")
         made = getattr(importlib.import_module(module), name)()

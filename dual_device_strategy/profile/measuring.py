@@ -88,7 +88,7 @@ class PartsAlone:
     def _measure_host(self):
         times = self._into.parts["host"] = []
         kept = []
-        with tf.device(compat.host_of(self._data)), explained("the host pipeline failed"):
+        with tf.device(compat.host_of(self._data)), as_profile_error("the host pipeline failed"):
             iterator = iter(self._host)
             cpu = time.process_time()
             for i in range(self._repeats + WARM):
@@ -118,7 +118,7 @@ class PartsAlone:
             with tf.device(target):
                 return [tf.identity(t) for t in tensors]
 
-        with explained(f"moving batches to {short_name(target)} failed"):
+        with as_profile_error(f"moving batches to {short_name(target)} failed"):
             return self._timed(name, batches, move, device=target, prepare=fresh)
 
     def _measure_front_end(self, batches):
@@ -128,7 +128,7 @@ class PartsAlone:
             with tf.device(self._data):
                 return function(*tensors)
 
-        with explained("the function given to on_data_device() failed"):
+        with as_profile_error("the function given to on_data_device() failed"):
             return self._timed("front_end", batches, run, self._data)
 
     def _measure_front_end_on_host(self, batches):
@@ -147,7 +147,7 @@ class PartsAlone:
 
     def _measure_step(self, batches):
         times = self._into.parts["step"] = []
-        with explained("the step failed"):
+        with as_profile_error("the step failed"):
             for i in range(self._repeats + WARM):
                 batch = batches[i % len(batches)]
                 begin = time.perf_counter()
@@ -201,10 +201,10 @@ def staged_run(strategy, dataset, step, *, steps: int, into: Measured, feeding=N
     """
     clock, feeding = time.perf_counter, feeding or strategy
     with Monitor(feeding, first_steps=WARM, sample_every=5) as monitor:
-        with explained("the dataset cannot be distributed"):
+        with as_profile_error("the dataset cannot be distributed"):
             distributed = feeding.experimental_distribute_dataset(dataset)
         ended, count = 0.0, 0
-        with explained("the staged run failed"):
+        with as_profile_error("the staged run failed"):
             for batch in monitor.batches(distributed):
                 got = clock()
                 read_result(strategy.run(step, args=(batch,)))
@@ -244,7 +244,7 @@ def _read(tensors, device) -> None:
 
 
 @contextlib.contextmanager
-def explained(what: str):
+def as_profile_error(what: str):
     """Turns an error in the user's functions into one sentence."""
     try:
         yield

@@ -76,7 +76,7 @@ def _note_links(report):
     try:
         known = topology.read_topology()
     except topology.UnknownTopologyError as unknown:
-        report.note(f"which GPUs are well joined cannot be told: {unknown}")
+        report.note(f"which GPUs are well joined is unknown: {unknown}")
         return
     pairs = list(itertools.combinations(range(len(known.gpus)), 2))
     links = "; ".join(f"{a} and {b} by {known.link(a, b)}" for a, b in pairs)

@@ -164,15 +164,31 @@ def test_the_recommended_batch_size_is_the_smallest_of_the_fastest_that_fit():
 def test_the_page_has_a_picture_for_each_case_and_asks_for_nothing(opened):
     other = dataclasses.replace(made_up(8, 5, 6), part_ms=(1.0, 2.0, 2.0))
     comparisons = [made_up(8, 20, 40), made_up(16, 30, 60), other]
-    page = plot.page(comparisons, report.summary(comparisons))
+    page = plot.page(comparisons, emulated=True)
     assert page.count("<svg") == 2
     seen = opened(page, 390)
     assert seen["requests"] == []
     assert seen["needed"] <= 390
     assert "host 2, front end 4, step 4 ms for a batch of 16" in seen["text"]
+    assert "Ours is the fastest at batch sizes 8, 16: 2.00 times as fast" in seen["text"]
 
 
-def test_the_picture_has_a_line_for_each_contender_and_the_limit(tmp_path):
+def test_the_verdict_is_a_sentence_and_knows_what_it_cannot_tell():
+    wins = [made_up(8, 20, 40), made_up(16, 30, 66)]
+    assert report.verdict(wins) == (
+        "Ours is the fastest at batch sizes 8, 16: 2.00 to 2.20 times as fast as the next best "
+        "(front end on the host)."
+    )
+    assert report.verdict([made_up(8, 20, 16)]) == (
+        "At batch size 8, front end on the host is 1.25 times as fast as ours."
+    )
+    noisy = made_up(8, 20, 21)
+    noisy.rows[0].times = [14.0, 18.0, 20.0, 22.0, 27.0]
+    assert "within the uncertainty: more steps" in report.verdict([noisy])
+    assert "not measured beside another" in report.verdict([made_up(8, 0, 30, problem="no")])
+
+
+def test_the_picture_has_bars_for_each_contender_and_the_limit(tmp_path):
     comparisons = [made_up(8, 20, 40), made_up(16, 30, 60)]
     (series,) = plot.by_case(comparisons[1:]).values()
     assert series == {OURS: [(16, 30)], HOST_SIDE: [(16, 60)], plot.LIMIT: [(16, 20.0)]}
@@ -252,7 +268,8 @@ def test_cases_are_compared_and_written(ended):
         (4, [0.5, 1, 1]),
         (4, [0, 0, 2]),
     ]
-    assert "by hand on both devices" in (folder / "out.html").read_text()
+    page = (folder / "out.html").read_text()
+    assert "<td>by hand on both devices" in page and "<pre>" not in page
 
 
 def test_logs_of_two_runs_are_a_table(ended):
