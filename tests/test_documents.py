@@ -18,6 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.myxtts.xtts_v2.conftest import (  # noqa: F401 -- fixtures
+    published_directory,
+    reference,
+    small_source,
+)
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
@@ -32,6 +38,7 @@ SMALL = (
 MADE_BY_RUNS = {"report.md", "loss.png", "config.json", "flags.txt", "vocabulary.json"}
 MADE_BY_RUNS |= {"steps.jsonl", "monitor-STAGE.jsonl", "identity.json", "run.jsonl", "compare.json"}
 MADE_BY_RUNS |= {"rejected.tsv", "manifest.tsv", "clips.sqlite"}
+MADE_BY_RUNS |= {"vocab.json"}  # of a published directory
 NAMES_A_FILE = re.compile(r"[\w./-]+\.(py|cc|h|inc|md|json|txt|tsv|svg|png|sqlite|jsonl)")
 
 
@@ -110,19 +117,20 @@ def shortened(words: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_commands_run_one_after_the_other(run_python, finished_run, tmp_path):
+def test_the_commands_run_one_after_the_other(run_python, finished_run, request, tmp_path):
     """As a newcomer would: train, then train on a corpus of one's own, then speak.
 
-    Only the first stage is trained; who speaks is a voice of random networks.  That a whole
+    Only the first stage is trained; who speaks are voices of random networks.  That a whole
     training ends in a voice that speaks, by the command it prints, is shown in test_train.py.
     """
     for name in ("train.py", "myxtts", "dual_device_strategy", "tests"):
         os.symlink(ROOT / name, tmp_path / name)
+    os.symlink(request.getfixturevalue("published_directory"), tmp_path / "XTTS-v2")
     voice = tmp_path / "runs/trained"
     shutil.copytree(finished_run.path, voice)
     for command in block_commands():
         words = shortened(shlex.split(command)[1:])
-        words = [re.sub(r"^--checkpoint=.*", f"--checkpoint={voice}", word) for word in words]
+        words = [re.sub(r"^--checkpoint=runs/.*", f"--checkpoint={voice}", word) for word in words]
         done = run_python(words, cwd=tmp_path, timeout=600)
         assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}"
         recordings = sorted((tmp_path / "runs/embedded_corpus/wavs").glob("*.wav"))
@@ -131,6 +139,7 @@ def test_the_commands_run_one_after_the_other(run_python, finished_run, tmp_path
             os.symlink(recordings[0], tmp_path / "VOICE.wav")
     assert (tmp_path / "runs/voice/checkpoints/tokenizer/best").is_dir()
     assert (tmp_path / "own.wav").stat().st_size > 1000
+    assert (tmp_path / "published.wav").stat().st_size > 1000
     assert (tmp_path / "exported/saved_model.pb").exists()
     assert (tmp_path / "runs/mine/report.md").exists()
     assert (tmp_path / "runs/mine/profile-tokenizer.html").stat().st_size > 5000
