@@ -1,4 +1,4 @@
-"""Prints the README's table of settings by GPU memory.
+"""Prints docs/voice.md's table of settings by GPU memory.
 
     python tests/benchmarks/settings_table.py
 
