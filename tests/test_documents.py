@@ -79,7 +79,7 @@ def test_a_script_gives_the_same_losses_before_and_after_and_under_other_strateg
     assert len(losses) >= 2
     assert printed_losses(run_python, after) == pytest.approx(losses, rel=1e-4)
     if "strategy.run" in after:
-        ours = "strategy = DataModelSplitStrategy(devices.data_device, devices.model_device)"
+        ours = "strategy = DataModelSplitStrategy(configure_devices())"
         assert ours in after and len(losses) == 4
         for line in (
             "strategy = tf.distribute.MirroredStrategy(['GPU:0'])",
