@@ -82,26 +82,26 @@ def in_turns(batches: int, front_end: float, step: float) -> list[tuple]:
 
 
 def in_slots(batches: int, front_end: float, step: float) -> list[tuple]:
-    """The same work with a slot on each side: PREPARING, READY and TRAINING."""
-    bars, prepared, ready, trained = [], 0.0, 0.0, 0.0
+    """The same work where a batch is PREPARING, READY and TRAINING; two may be READY."""
+    bars, trained = [], [0.0, 0.0, 0.0]
+    prepared = 0.0
     for batch in range(batches):
-        begin = max(prepared, ready)  # the batch before has left the data device
+        begin = max(prepared, trained[-3])  # a READY slot is free
         prepared = begin + front_end
         bars.append(("data device", batch, begin, front_end))
-        ready = max(prepared, trained - step if batch else 0.0)  # the READY slot is free
-        begin = max(ready, trained)
-        bars += [("READY", batch, ready, begin - ready)] if begin > ready else []
-        trained = begin + step
+        begin = max(prepared, trained[-1])
+        bars += [("READY", batch, prepared, begin - prepared)] if begin > prepared else []
+        trained.append(begin + step)
         bars.append(("model device", batch, begin, step))
     return bars
 
 
-def draw_slots(front_end: float = 0.8, step: float = 1.0, until: float = 5.6) -> None:
+def draw_slots(front_end: float = 0.8, step: float = 1.0, until: float = 4.8) -> None:
     panels = (
         ("Both on one GPU: they take turns", in_turns(4, front_end, step), ["GPU"]),
         (
-            "DataModelSplitStrategy: three slots",
-            in_slots(7, front_end, step),
+            "DataModelSplitStrategy: they overlap",
+            in_slots(6, front_end, step),
             ["data device", "READY", "model device"],
         ),
     )
