@@ -170,6 +170,7 @@ class StagedDataset(compat.DistributedDataset):
             extended.slot_counts(options),
             self._progress,
             extended.warm_up,
+            slots_change=self._tuning is not None,
         )
 
     def auto_shard(self, num_shards, shard_ix):

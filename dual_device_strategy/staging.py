@@ -45,8 +45,13 @@ class Staging:
         slots: tuple[int, int],
         progress: Progress | None = None,
         warm_up: bool = False,
+        slots_change: bool = False,
     ):
-        """`slots`: how many batches may wait on the first and on the second of the `devices`."""
+        """Traces all there is to trace.
+
+        `slots` is how many batches may wait on the first and on the second of the `devices`.  With
+        `slots_change`, `ready_slots` may be set anew between two iterators.
+        """
         (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
         self.number = next(_numbers)
         self.host_spec = host_spec
@@ -74,18 +79,21 @@ class Staging:
             "get_next": progress.get_next_counted if progress and not self._prepare else get_next,
             "warm_up": warm_up,
         }
-        self._one_copy = Hop(
-            front_end_spec,
-            data_device,
-            target_device,
-            at_source=lambda flat: components(compat.from_flat(front_end_spec, flat)),
-            moved_spec=specs,
-            arrived=progress.count_arrival_of if progress else None,
-            **ready,
-        )
-        self._two_copies = None
         size = bytes_of(specs)
-        if _are_apart(data_device, target_device) and (size is None or size >= WORTH_TWO_COPIES):
+        apart = _are_apart(data_device, target_device)
+        two_copies = apart and (size is None or size >= WORTH_TWO_COPIES)
+        self._one_copy = self._two_copies = None
+        if slots_change or ready_slots < 2 or not two_copies:
+            self._one_copy = Hop(
+                front_end_spec,
+                data_device,
+                target_device,
+                at_source=lambda flat: components(compat.from_flat(front_end_spec, flat)),
+                moved_spec=specs,
+                arrived=progress.count_arrival_of if progress else None,
+                **ready,
+            )
+        if two_copies and (slots_change or ready_slots > 1):
             self._two_copies = Copies(
                 front_end_spec,
                 data_device,
