@@ -5,10 +5,10 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-import tensorflow as tf
 from absl import logging
 
 from dual_device_strategy.devices import Devices
+from dual_device_strategy.out_of_memory import exhausted_device
 from myxtts import UserError
 from myxtts.command.advice import advice, facts_of
 from myxtts.command.corpora import Clips, vocabulary_of
@@ -50,16 +50,10 @@ def train(job: Job, devices: Devices, clips: Clips, canonical: Sequence[str]) ->
     except TrainingFailed as error:
         print(f"training failed: {error}", file=sys.stderr)
         return TRAINING_FAILED
-    except tf.errors.ResourceExhaustedError as error:
-        print(f"training failed: {_out_of_memory(error, run)}", file=sys.stderr)
-        return TRAINING_FAILED
-    except Exception:
-        traceback.print_exc()
-        print(
-            f"training failed with the error above; the checkpoints in {run.path} are whole, and "
-            "the same command continues from the newest",
-            file=sys.stderr,
-        )
+    except Exception as error:
+        if not exhausted_device(error):
+            traceback.print_exc()
+        print(f"training failed{failure(error, run)}", file=sys.stderr)
         return TRAINING_FAILED
     if report.interrupted:
         print(f"\nsaved after {report.interrupted}; to continue:\n  {_command(canonical)}")
@@ -103,11 +97,19 @@ def _command(canonical: Sequence[str]) -> str:
     return shlex.join([short_path(sys.executable), *sys.argv[:1], *canonical])
 
 
-def _out_of_memory(error: tf.errors.ResourceExhaustedError, run: RunDirectory) -> str:
+def failure(error: Exception, run: RunDirectory) -> str:
+    """What follows "training failed": what to do about a device that ran out of memory.
+
+    Only that is explained; a `MemoryError` in Python, a full disk and too many open files are
+    errors like any other, though TensorFlow gives them the same class.
+    """
+    if not exhausted_device(error):
+        return (
+            f" with the error above; the checkpoints in {run.path} are whole, and the same command "
+            "continues from the newest"
+        )
     return (
-        f"a device ran out of memory: {str(error.message).splitlines()[0][:300]}. Halve "
-        "--batch_size and double --grad_accum, or lower --max_seconds (--dry_run estimates what "
-        f"fits), in another --checkpoint_dir; the checkpoints in {run.path} are whole"
+        f": a device ran out of memory: {str(error).splitlines()[0][:300]}. Halve --batch_size and "
+        "double --grad_accum, or lower --max_seconds (--dry_run estimates what fits), in another "
+        f"--checkpoint_dir; the checkpoints in {run.path} are whole"
     )
-
-
