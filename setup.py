@@ -1,30 +1,59 @@
 """Installs dual_device_strategy and myxtts; `pip install '.[gpu]'` for real GPUs."""
 
+import re
+from pathlib import Path
+
 from setuptools import find_packages, setup
 
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "myxtts/__init__.py").read_text())[1]
+# From the oldest release that works to the newest that the tests ran with; see
+# tests/test_packaging.py and the note on versions in docs/ before raising the upper bound.
+TENSORFLOW = ">=2.16,<2.22"
 DEMO = ["espeakng-loader", "matplotlib"]
 
 setup(
     name="dual-device-strategy",
-    version="0.1.0",
+    version=VERSION,
     description=(
         "A tf.distribute strategy that prepares batches on one device and trains on another, "
         "and an XTTS voice-cloning trainer that uses it"
     ),
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
     license="Apache-2.0",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: GPU :: NVIDIA CUDA",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Multimedia :: Sound/Audio :: Speech",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.10",
     packages=find_packages(include=["dual_device_strategy*", "myxtts*"]),
     package_data={
+        "dual_device_strategy": ["py.typed"],
         "dual_device_strategy.emulation": ["*.cc", "*.h", "*.inc"],
+        "myxtts": ["py.typed"],
         "myxtts.corpus.sentences": ["*.txt", "words/*.txt"],
     },
     entry_points={
         "console_scripts": [
             "dual-device = dual_device_strategy.__main__:main",
+            "myxtts = myxtts.__main__:main",
         ],
     },
     install_requires=[
-        "tensorflow>=2.16",
+        f"tensorflow{TENSORFLOW}",
         "numpy",
         "librosa",
         "soundfile",
@@ -33,7 +62,7 @@ setup(
         "tqdm",
     ],
     extras_require={
-        "gpu": ["tensorflow[and-cuda]>=2.16", "nvidia-ml-py"],
+        "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}", "nvidia-ml-py"],
         "demo": DEMO,
         "text": ["num2words"],  # numbers in words, in languages for which myxtts has none
         "dev": [*DEMO, "num2words", "pytest", "pytest-rerunfailures", "pytest-xdist", "ruff",

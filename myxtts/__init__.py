@@ -5,5 +5,8 @@ Nothing in this package names a device. What shall run on the data device is giv
 """
 
 
+__version__ = "0.1.0"
+
+
 class UserError(Exception):
     """A mistake the user can mend; commands print it as one sentence and exit with code 1."""

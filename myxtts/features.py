@@ -18,7 +18,6 @@ is random depends on the batch's `key` alone.
 import math
 from collections.abc import Callable
 
-import librosa
 import numpy as np
 import tensorflow as tf
 
@@ -69,7 +68,7 @@ def make_log_mel(audio: AudioConfig) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
     filters = filters[:heard]
     # A transform in float32 leaves rounding noise 130 dB below the loudest bin, which changes the
     # quiet mels beside a loud one by 1e-4. librosa's is in float64 as well.
-    window = librosa.filters.get_window("hann", audio.n_fft, fftbins=True)
+    window = hann_window(audio.n_fft)
     hop, overlap = audio.hop_length, audio.n_fft // audio.hop_length
     floor = np.float32(audio.log_floor)
 
@@ -104,15 +103,40 @@ def make_log_mel(audio: AudioConfig) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
 
 
 def mel_filters(audio: AudioConfig) -> np.ndarray:
-    """librosa's filters as a matrix [n_fft / 2 + 1, mels] to multiply spectra with."""
-    filters = librosa.filters.mel(
-        sr=audio.sample_rate,
-        n_fft=audio.n_fft,
-        n_mels=audio.n_mels,
-        fmin=audio.f_min,
-        fmax=audio.f_max,
-    )
-    return filters.T.astype(np.float32)
+    """librosa's filters as a matrix [n_fft / 2 + 1, mels] to multiply spectra with.
+
+    Made here, number for number, because `librosa.filters` loads compilers (numba) that training
+    has no other use for: seconds, and hundreds of megabytes.
+    """
+    lowest, highest = _slaney_mels(np.array([audio.f_min, audio.f_max]))
+    edges = _slaney_hertz(np.linspace(lowest, highest, audio.n_mels + 2))
+    bins = np.fft.rfftfreq(audio.n_fft, 1.0 / audio.sample_rate)
+    apart, widths = edges[:, None] - bins, np.diff(edges)[:, None]
+    rising, falling = -apart[:-2] / widths[:-1], apart[2:] / widths[1:]
+    triangles = np.maximum(0, np.minimum(rising, falling)).astype(np.float32)
+    triangles *= (2.0 / (edges[2:] - edges[:-2]))[:, None]  # each of area 1
+    return triangles.T
+
+
+# Slaney's scale: linear up to 1,000 Hz, logarithmic above.
+_HERTZ_A_MEL, _BREAK = 200.0 / 3, 1000.0
+_LOG_STEP = math.log(6.4) / 27.0
+
+
+def _slaney_mels(hertz: np.ndarray) -> np.ndarray:
+    above = _BREAK / _HERTZ_A_MEL + np.log(np.maximum(hertz, _BREAK) / _BREAK) / _LOG_STEP
+    return np.where(hertz < _BREAK, hertz / _HERTZ_A_MEL, above)
+
+
+def _slaney_hertz(mels: np.ndarray) -> np.ndarray:
+    linear = _BREAK / _HERTZ_A_MEL
+    above = _BREAK * np.exp(_LOG_STEP * (mels - linear))
+    return np.where(mels < linear, _HERTZ_A_MEL * mels, above)
+
+
+def hann_window(size: int) -> np.ndarray:
+    """scipy's periodic window, which librosa takes."""
+    return 0.5 + 0.5 * np.cos(np.linspace(-np.pi, np.pi, size + 1)[:-1])
 
 
 def _to_float(waveform: tf.Tensor) -> tf.Tensor:

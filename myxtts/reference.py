@@ -2,7 +2,6 @@
 
 import os
 
-import librosa
 import numpy as np
 import soundfile
 import tensorflow as tf
@@ -34,6 +33,8 @@ def read_reference(path: str | os.PathLike, audio: AudioConfig) -> np.ndarray:
         logging.info("%s has %.0f s, its first %g s are used", path, seconds, LONGEST)
         waveform = waveform[: int(LONGEST * rate)]
     if rate != audio.sample_rate:
+        import librosa
+
         waveform = librosa.resample(waveform, orig_sr=rate, target_sr=audio.sample_rate)
     return waveform
 
@@ -52,6 +53,8 @@ def check_reference(waveform: np.ndarray, rate: int, name: str) -> None:
             f"the reference {name} is silent (its peak is {20 * np.log10(max(peak, 1e-9)):.0f} "
             "dBFS); give a recording in which the voice can be heard"
         )
+    import librosa  # what it brings takes a second to load, and training needs none of it
+
     heard = librosa.effects.split(waveform, top_db=40)
     voiced = float((heard[:, 1] - heard[:, 0]).sum()) / rate
     if voiced < _SHORTEST / 2:

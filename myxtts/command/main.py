@@ -21,8 +21,13 @@ from myxtts.command.settings import Job, job_from
 DONE, USER_ERROR, TRAINING_FAILED = 0, 1, 2
 
 
-def run(argv: Sequence[str] | None = None) -> None:
-    """Runs the command with `argv` (the program's own by default) and exits."""
+def run(argv: Sequence[str] | None = None, program: Sequence[str] | None = None) -> None:
+    """Runs the command with `argv` (the program's own by default) and exits.
+
+    `program`: what Python was started with, to be repeated in the command that continues a run;
+    the script by default.
+    """
+    program = sys.argv[:1] if program is None else program
     table.define(groups(), flags.FLAGS)
     read: list = []
 
@@ -39,7 +44,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         handler = logging.get_absl_handler().python_handler
         handler.addFilter(_is_ours)
         handler.setStream(_AboveBars())
-        return _exit_code(*read)
+        return _exit_code(*read, program)
 
     app.run(main, argv=None if argv is None else list(argv), flags_parser=parse)
 
@@ -62,9 +67,9 @@ def _is_ours(record) -> bool:
     return record.levelno > std_logging.INFO or "/tensorflow/python/" not in record.pathname
 
 
-def _exit_code(canonical: list[str], mistakes: list[str]) -> int:
+def _exit_code(canonical: list[str], mistakes: list[str], program: Sequence[str]) -> int:
     try:
-        return _run(canonical, mistakes)
+        return _run(canonical, mistakes, program)
     except Mistakes as found:
         return _print_errors(found.sentences)
     except UserError as error:
@@ -80,7 +85,7 @@ def _print_errors(sentences: Sequence[str]) -> int:
     return USER_ERROR
 
 
-def _run(canonical: list[str], mistakes: list[str]) -> int:
+def _run(canonical: list[str], mistakes: list[str], program: Sequence[str]) -> int:
     job, devices = _checked(mistakes)
     # What needs TensorFlow's networks is loaded only now that the command is known to be sound.
     from myxtts.command import corpora, dry_run, profiling, training
@@ -91,7 +96,7 @@ def _run(canonical: list[str], mistakes: list[str]) -> int:
         return DONE
     if job.values.profile:
         return profiling.profile_job(job, devices, clips)
-    return training.train(job, devices, clips, canonical)
+    return training.train(job, devices, clips, again=[*program, *canonical], flags=canonical)
 
 
 def _checked(mistakes: list[str]) -> tuple[Job, Devices]:

@@ -25,8 +25,15 @@ DONE, TRAINING_FAILED = 0, 2
 _MOST_TEXTS = 4
 
 
-def train(job: Job, devices: Devices, clips: Clips, canonical: Sequence[str]) -> int:
-    """Trains, or continues; the exit code."""
+def train(
+    job: Job, devices: Devices, clips: Clips, *, again: Sequence[str], flags: Sequence[str]
+) -> int:
+    """Trains, or continues; the exit code.
+
+    Args:
+      again: the arguments of Python that run the same command again.
+      flags: those of them that are flags.
+    """
     run = RunDirectory(job.run_path)
     vocabulary = vocabulary_of(job, clips.training)
     for sentence in advice(job, facts_of(job, devices, clips, vocabulary)):
@@ -41,7 +48,7 @@ def train(job: Job, devices: Devices, clips: Clips, canonical: Sequence[str]) ->
         evaluation_texts=_texts(
             clips.validation or clips.training, vocabulary, job.train.model.text.max_tokens
         ),
-        leave_notes=lambda run: _explain(run, clips, canonical),
+        leave_notes=lambda run: _leave_notes(run, clips, again, flags),
     )
     try:
         report = trainer.run(job.stages)
@@ -56,7 +63,7 @@ def train(job: Job, devices: Devices, clips: Clips, canonical: Sequence[str]) ->
         print(f"training failed{failure(error, run)}", file=sys.stderr)
         return TRAINING_FAILED
     if report.interrupted:
-        print(f"\nsaved after {report.interrupted}; to continue:\n  {_command(canonical)}")
+        print(f"\nsaved after {report.interrupted}; to continue:\n  {_command(again)}")
     else:
         print(outcome(run, clips, report))
     return DONE
@@ -82,19 +89,22 @@ def _texts(corpus: Corpus, vocabulary: Vocabulary, most: int) -> list[tuple[str,
     return turns[:_MOST_TEXTS]
 
 
-def _explain(run: RunDirectory, clips: Clips, canonical: Sequence[str]) -> None:
+def _leave_notes(
+    run: RunDirectory, clips: Clips, again: Sequence[str], flags: Sequence[str]
+) -> None:
     """Leaves the flags and the manifests in the run directory."""
-    lines = [flag for flag in canonical if not flag.startswith("--checkpoint_dir")]
+    lines = [flag for flag in flags if not flag.startswith("--checkpoint_dir")]
+    program = shlex.join(["python", *again[: len(again) - len(flags)]])
     write_whole(
         run.flags_file,
-        "# python train.py --flagfile=THIS_FILE repeats and continues this run\n"
+        f"# {program} --flagfile=THIS_FILE repeats and continues this run\n"
         + "".join(f"{line}\n" for line in [*lines, f"--checkpoint_dir={run.path}"]),
     )
     clips.copy_manifests(run)
 
 
-def _command(canonical: Sequence[str]) -> str:
-    return shlex.join([short_path(sys.executable), *sys.argv[:1], *canonical])
+def _command(arguments: Sequence[str]) -> str:
+    return shlex.join([short_path(sys.executable), *arguments])
 
 
 def failure(error: Exception, run: RunDirectory) -> str:

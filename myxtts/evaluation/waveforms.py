@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Sequence
 
-import librosa
 import numpy as np
 import tensorflow as tf
 
@@ -16,6 +15,8 @@ def resampled(waveform: np.ndarray, sample_rate: int, wanted: int) -> np.ndarray
     waveform = np.asarray(waveform, np.float32)
     if sample_rate == wanted or not len(waveform):
         return waveform
+    import librosa
+
     return librosa.resample(waveform, orig_sr=sample_rate, target_sr=wanted)
 
 
