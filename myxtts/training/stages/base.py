@@ -53,15 +53,17 @@ class Surroundings:
     text_tokens: int
     precision: str = "float32"
 
-    def trained(self, stage: str) -> dict[str, keras.Model] | None:
+    def trained(
+        self, stage: str, scope: contextlib.AbstractContextManager | None = None
+    ) -> dict[str, keras.Model] | None:
         """The networks of another stage with the weights to use, None where there are none yet.
 
-        They compute in float32, as they will in synthesis.
+        They compute in float32, as they will in synthesis. `scope`: what they are made in.
         """
         weights = self.run.weights(stage)
         if weights is None:
             return None
-        with _float32():
+        with scope or contextlib.nullcontext(), _float32():
             made = stage_named(stage).make_networks(self.config.model, self.text_tokens)
         read_weights(weights, made)
         return made
@@ -103,11 +105,7 @@ class Stage:
     @classmethod
     def restored(cls, at: Surroundings) -> "Stage":
         """A stage with new networks, and with those it needs restored from their checkpoints."""
-        needed = {}
-        with data_scope():
-            for name in cls.needs:
-                needed[name] = at.trained(name)
-        return cls(at, needed)
+        return cls(at, {name: at.trained(name, data_scope()) for name in cls.needs})
 
     def __init__(self, at: Surroundings, needed: Mapping[str, Networks]):
         """`needed`: the trained networks of the stages in `needs`."""
