@@ -59,7 +59,7 @@ def test_two_emulated_gpus_of_four_pass_all_five_sections(validate):
     assert {number.split(".")[0] for number in lines} == set("12345")
     assert lines["2.1"]["figures"]["data_logical"] == "GPU:1"
     assert lines["2.3"]["text"] == "what is sent to GPU:1 arrives on physical GPU 3"
-    assert "   5.1 PASS  3 of 3 slots in use while a step holds batch 0\n" in done.stdout
+    assert "   5.1 PASS  4 of 4 slots in use while a step holds batch 0\n" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("All ")
 
 
@@ -252,7 +252,7 @@ def test_a_strategy_that_stages_nothing_fails_the_pipeline(monkeypatch):
 
 def test_real_gpus_are_kept_busy_by_matrix_products(monkeypatch):
     monkeypatch.setattr(pipeline, "work_on", lambda device: pipeline.multiplying(device.logical))
-    for name, value in (("STEPS", 3), ("WARM_UP", 1), ("ROUNDS", 1)):
+    for name, value in (("STEPS", 8), ("WARM_UP", 5), ("ROUNDS", 1)):
         monkeypatch.setattr(pipeline, name, value)
     report = Report()
     pipeline.check(report, PAIR)
