@@ -24,6 +24,7 @@ from myxtts import UserError
 from myxtts.config import Speaking, write_whole
 from myxtts.model import sampling
 from myxtts.text.graph_tokens import GraphTokens
+from myxtts.user_errors import parse_or_exit
 from myxtts.voice import Voice, averaged
 
 
@@ -152,4 +153,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("checkpoint", None, "Directory of the training run, or a checkpoint in it.")
     flags.DEFINE_string("out", None, "New directory for the SavedModel.")
     flags.DEFINE_enum("vocoder", None, ["network", "griffin_lim"], "Default: the run's better one.")
-    app.run(_run)
+    app.run(_run, flags_parser=parse_or_exit)

@@ -9,6 +9,7 @@ from absl import logging
 
 from myxtts import UserError
 from myxtts.config import AudioConfig
+from myxtts.user_errors import need_reference
 
 # Training crops have 3 to 6 s; of less than a second the voice cannot be told.
 _SHORTEST, _PIECE, LONGEST = 1.0, 6.0, 60.0
@@ -18,8 +19,7 @@ _SILENT_DBFS = -60.0
 def read_reference(path: str | os.PathLike, audio: AudioConfig) -> np.ndarray:
     """The recording as mono float32 at the model's sample rate; UserError where it is unfit."""
     path = os.fspath(path)
-    if not os.path.exists(path):
-        raise UserError(f"the reference {path} does not exist; give an audio file of the voice")
+    need_reference(path)
     try:
         waveform, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (OSError, soundfile.SoundFileError) as error:

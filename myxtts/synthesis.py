@@ -31,6 +31,7 @@ from absl import app, flags, logging
 from myxtts import UserError
 from myxtts.config import Speaking
 from myxtts.corpus import wav
+from myxtts.user_errors import need_reference, parse_or_exit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +110,8 @@ def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:
         raise UserError("--speaker and --speaker_wav both name a voice; give one of them")
     for line in lines:
         _check_name(line.out, given.stream)
+        for reference in line.references:  # before the seconds that loading takes
+            need_reference(reference)
 
     voice, speaking, options = _voice(given)
     # Everything is checked before the first word is said.
@@ -288,4 +291,4 @@ def _run(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(_run)
+    app.run(_run, flags_parser=parse_or_exit)

@@ -1,7 +1,8 @@
-"""The flags' values as the settings of a run; every mistake in them is told, not just the first."""
+"""The flags' values as the settings of a run; all mistakes in them are reported at once."""
 
 import dataclasses
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -204,4 +205,10 @@ def _not_writable(name: str, path: str | None) -> list[str]:
         return [f"--{name}={path} cannot be made: {place} is a file"]
     if not os.access(place, os.W_OK | os.X_OK):
         return [f"--{name}={path} cannot be written: no permission in {place}"]
+    if place != Path(os.path.abspath(path)):
+        # Some places refuse although their permissions do not say so, such as /proc.
+        try:
+            os.rmdir(tempfile.mkdtemp(dir=place))
+        except OSError as error:
+            return [f"--{name}={path} cannot be made in {place}: {error.strerror}"]
     return []

@@ -8,6 +8,7 @@ from myxtts import UserError
 from myxtts.config import PrepareConfig
 from myxtts.corpus import embedded
 from myxtts.corpus.prepare import Source, prepare
+from myxtts.user_errors import parse_or_exit
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("train_data", None, "Directory of the corpus. Without it one is made.")
@@ -83,4 +84,4 @@ def _run(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(_run)
+    app.run(_run, flags_parser=parse_or_exit)

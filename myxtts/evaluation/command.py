@@ -1,4 +1,4 @@
-"""What the commands that evaluate a run share: their flags, and mistakes told in one sentence."""
+"""What the commands that evaluate a run share: their flags, and one sentence for a mistake."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -8,6 +8,7 @@ from absl import app, flags, logging
 
 from myxtts import UserError
 from myxtts.config import Speaking
+from myxtts.user_errors import parse_or_exit
 
 
 def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
@@ -73,7 +74,7 @@ def evaluation_of_flags(run_flag: str, given: flags.FlagValues = flags.FLAGS):
 def run(main: Callable[[], Iterable[str]]) -> None:
     """Parses the flags and prints the lines of `main` as they come."""
 
-    def told(arguments: list[str]) -> None:
+    def run_with_log(arguments: list[str]) -> None:
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.INFO)
         try:
@@ -86,4 +87,4 @@ def run(main: Callable[[], Iterable[str]]) -> None:
         except KeyboardInterrupt:
             sys.exit("stopped; what was trained and recorded so far is kept")
 
-    app.run(told)
+    app.run(run_with_log, flags_parser=parse_or_exit)

@@ -26,6 +26,7 @@ def _memory(job: Job, found: JobFacts) -> Iterator[str]:
                 continue
             size = estimate.batch_size
             fits = estimate.largest_batch(role, LARGEST_SHARE * room)
+            fits = min(fits, _most_varied(found))
             text = (
                 f"{stage}: a batch of {size} needs about {needed / GB:.1f} GB on the {role} "
                 f"device, which has {room / GB:.1f} (estimated)"
@@ -89,7 +90,7 @@ def _shapes(job: Job, found: JobFacts) -> Iterator[str]:
         )
     largest = max(found.estimates[stage].batch_size for stage in job.stages)
     if found.clips < 4 * largest:
-        better = max(1, found.clips // 4)
+        better = _fitting(job, found)
         yield (
             f"{found.clips} clips make {found.clips // largest} batches of {largest}, and the "
             f"clips of a batch can differ little in length: --batch_size={better}"
@@ -138,8 +139,8 @@ def _length(job: Job, found: JobFacts) -> Iterator[str]:
         )
     if not found.held_out:
         yield (
-            "no clip is held out, so nothing says when to stop: --validation_share=0.05, or "
-            "--val_data"
+            "no clip is held out, so nothing says when to stop: "
+            f"--validation_share={_share_that_holds_out(found.clips):g}, or --val_data"
         )
 
 
@@ -155,3 +156,23 @@ def _without_effect(job: Job, found: JobFacts) -> Iterator[str]:
     if job.values.val_data is not None and "validation_share" in job.given:
         yield "--validation_share has no effect, because --val_data is given: leave it out"
 
+
+def _most_varied(found: JobFacts) -> int:
+    """The largest batch of which the corpus makes four, so that its clips can differ."""
+    return max(1, found.clips // 4)
+
+
+def _fitting(job: Job, found: JobFacts) -> int:
+    """The largest batch that fits in every stage, whatever advice about memory says as well."""
+    fits = [
+        found.estimates[stage].largest_batch(role, LARGEST_SHARE * room)
+        for stage in job.stages
+        for role, room in found.device_bytes.items()
+        if room is not None
+    ]
+    return max(1, min([_most_varied(found), *fits]))
+
+
+def _share_that_holds_out(clips: int) -> float:
+    """At least two clips."""
+    return min(0.5, max(0.05, -(-200 // max(clips, 1)) / 100))

@@ -1,6 +1,7 @@
 """Settings that will hurt are told, each with the better value, and others are not."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -91,3 +92,17 @@ def test_a_model_that_fits_with_no_batch_is_told(advised):
 
 def test_memory_that_nobody_tells_is_not_guessed_at(advised):
     assert advised("--batch_size=400 --max_minutes=90", device_bytes={"model": None}) == []
+
+
+def test_remedies_for_a_batch_that_is_too_large_do_not_contradict_each_other(advised):
+    sentences = advised("--batch_size=1000000", clips=400)
+    sizes = {
+        int(size) for s in sentences for size in re.findall(r"--(?:[a-z]+_)?batch_size=(\d+)", s)
+    }
+    (of_clips,) = [s for s in sentences if s.startswith("400 clips make 0 batches of 1000000")]
+    assert f"--batch_size={min(sizes)}" in of_clips and max(sizes) <= 100
+
+
+def test_the_share_to_hold_out_is_not_the_one_that_held_out_nothing(advised):
+    (sentence,) = [s for s in advised(clips=20, held_out=0) if s.startswith("no clip is held out")]
+    assert "--validation_share=0.1," in sentence

@@ -146,3 +146,8 @@ def test_flags_of_a_corpus_without_a_corpus_are_a_mistake(read_line, name):
     assert read_line(f"--{name}={value}").mistakes[0] == (
         f"--{name} is about a corpus of yours: give --train_data as well"
     )
+
+
+def test_a_place_that_refuses_directories_is_told_before_a_corpus_is_made(read_line):
+    (mistake,) = read_line("--checkpoint_dir=/proc/run").mistakes
+    assert mistake.startswith("--checkpoint_dir=/proc/run cannot be made in /proc: ")
