@@ -328,7 +328,7 @@ def test_the_built_in_workload_takes_the_times_asked_for(ended):
         ("short", "ended after 9 batches and 13 are needed: ask for fewer steps", "host pipeline"),
         ("late", "the staged run failed: ValueError: loss is NaN", "  step  "),
         ("missing_file", "the host pipeline failed: NotFoundError: ", "each part alone"),
-        ("batched_behind", "the dataset has a Batch operation behind on_data_device()", ""),
+        ("batched_behind", "the dataset has a batch operation behind on_data_device()", ""),
         ("unwritable", "--html=/no/such/folder/page.html cannot be written (No such file", ""),
         ("one slot", "slots must be a whole number of at least 2", ""),
         ("two times", "--part_ms=10,20 must be three times in ms", ""),
