@@ -11,7 +11,7 @@ from myxtts import UserError
 from myxtts.config import AudioConfig
 from myxtts.user_errors import need_reference
 
-# Training crops have 3 to 6 s; of less than a second the voice cannot be told.
+# Training crops have 3 to 6 s; less than a second does not show the voice.
 _SHORTEST, _PIECE, LONGEST = 1.0, 6.0, 60.0
 _SILENT_DBFS = -60.0
 

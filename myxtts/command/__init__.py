@@ -1,6 +1,6 @@
 """What `train.py` does, from its arguments to the last line it prints.
 
-main        the order of it all, and the exit code
+main        the order of a run, and the exit code
 flags/      the flags, and how arguments become their values
 settings    the flags' values as the settings of a run
 corpora     the clips to train on, made or prepared

@@ -20,7 +20,7 @@ from myxtts.training.run_directory import RunDirectory
 
 @dataclasses.dataclass(frozen=True)
 class Clips:
-    """What is trained on and what is measured on (None: nothing is), and where they came from."""
+    """The clips to train on, those to measure on (None if none are held out), and their source."""
 
     training: Corpus
     validation: Corpus | None

@@ -60,7 +60,7 @@ def overlap(run: RunDirectory, stage: str) -> str:
         return "too few steps to tell"
     waited = 1e3 * statistics.fmean(line["wait_seconds"] for line in steps)
     step = watched["step_ms"]
-    text = f"a step took {step:.1f} ms, of it {min(1.0, waited / step):.1%} waiting for its batch"
+    text = f"a step took {step:.1f} ms, {min(1.0, waited / step):.1%} of them waiting for its batch"
     busy = [
         f"{role} device {use['device']} {use['busy']:.0%}"
         for role, use in watched["devices"].items()

@@ -105,7 +105,7 @@ def _text_beside(root: Path, name: str) -> tuple[str, str]:
         return "", f"text missing: {path.name} is not UTF-8"
 
 
-# Formats told by their folders come first: a Common Voice or LibriTTS download may have a
+# Formats recognised by their folders come first: a Common Voice or LibriTTS download may have a
 # metadata file lying about as well.
 
 

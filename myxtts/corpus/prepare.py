@@ -42,7 +42,7 @@ class Source:
         return root
 
     def prepared_dir(self) -> Path:
-        """Where the corpus is prepared unless told otherwise: inside itself."""
+        """Where the corpus is prepared by default: inside itself."""
         suffix = f"_{Path(self.metadata).stem}" if self.metadata else ""
         return self.root / f"prepared{suffix}"
 

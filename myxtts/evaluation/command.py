@@ -13,7 +13,7 @@ from myxtts.user_errors import parse_or_exit
 
 def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
     """Not at import: other commands have flags of the same names. `run_flag` names the run."""
-    for name, default, told in (
+    for name, default, help_text in (
         (run_flag, None, "Directory of the training run, or a checkpoint in it."),
         (
             "recogniser_dir",
@@ -23,8 +23,8 @@ def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
         ("prepared_dir", None, "Prepared corpus, if the run does not know it."),
         ("save_dir", None, "Leave the speech there as WAV files, with its texts."),
     ):
-        flags.DEFINE_string(name, default, told, values)
-    for name, default, told in (
+        flags.DEFINE_string(name, default, help_text, values)
+    for name, default, help_text in (
         ("temperature", Speaking.temperature, "Divides the logits; 0 takes the likeliest code."),
         ("top_p", Speaking.top_p, "Only the likeliest codes with this share are drawn."),
         (
@@ -33,16 +33,16 @@ def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
             "Above 1 makes codes heard before rarer.",
         ),
     ):
-        flags.DEFINE_float(name, default, told, flag_values=values)
-    for name, default, told in (
+        flags.DEFINE_float(name, default, help_text, flag_values=values)
+    for name, default, help_text in (
         ("sentences", 50, "How many sentences are said."),
         ("top_k", Speaking.top_k, "Only the k likeliest codes are drawn; 0: all."),
         ("seed", Speaking.seed, "The same seed says the same thing the same way."),
     ):
-        flags.DEFINE_integer(name, default, told, flag_values=values)
+        flags.DEFINE_integer(name, default, help_text, flag_values=values)
     vocoders = ["network", "griffin_lim"]
-    told = "Default: the run's better one."
-    flags.DEFINE_enum("vocoder", None, vocoders, told, flag_values=values)
+    help_text = "Default: the run's better one."
+    flags.DEFINE_enum("vocoder", None, vocoders, help_text, flag_values=values)
 
 
 def evaluation_of_flags(run_flag: str, given: flags.FlagValues = flags.FLAGS):

@@ -25,7 +25,7 @@ def griffin_lim(
     silence = tf.fill(
         [tf.shape(mel)[0], n_fft // hop, audio.n_mels], tf.math.log(tf.constant(audio.log_floor))
     )
-    # Silent frames around the clip, so that every frame of it lies within the waveform.
+    # Silent frames around the clip, so that all its frames lie within the waveform.
     magnitude = tf.cast(magnitudes(tf.concat([silence, mel, silence], 1), audio), tf.complex64)
     window = tf.signal.inverse_stft_window_fn(hop)
 

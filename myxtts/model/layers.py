@@ -84,7 +84,7 @@ def normal(deviation: float = 0.02) -> keras.initializers.Initializer:
 
 
 def dense(inputs: int, outputs: int, *, deviation: float | None = None, bias: bool = True):
-    """A Dense layer whose weights exist already; Glorot's initialisation unless told otherwise."""
+    """A Dense layer whose weights exist already; Glorot's initialisation by default."""
     initializer = "glorot_uniform" if deviation is None else normal(deviation)
     layer = keras.layers.Dense(outputs, use_bias=bias, kernel_initializer=initializer)
     layer.build((None, inputs))

@@ -53,7 +53,7 @@ class MelCorrection:
         return tf.signal.rfft(pieces * self._window)
 
     def correct(self, samples: tf.Tensor, mel: tf.Tensor, rounds: int) -> tf.Tensor:
-        """The samples after so many rounds towards the log-mel [B, F, mels]."""
+        """The samples after all rounds towards the log-mel [B, F, mels]."""
         wanted = tf.exp(tf.cast(mel, tf.float32))
         before = None
         for _ in range(rounds):
@@ -67,7 +67,7 @@ class MelCorrection:
         power = tf.square(real) + tf.square(imaginary)
         squared = self.audio.power == 2.0
         found = tf.matmul(power if squared else tf.sqrt(power + 1e-9), self._filters)
-        # Below the floor nothing is heard or told, so nothing is turned up to it.
+        # Below the floor nothing can be heard, so nothing is turned up to it.
         missing = wanted / tf.maximum(found, self.audio.log_floor)
         factors = tf.matmul(tf.clip_by_value(missing, 1 / 16, 16.0), self._to_bins) + self._unheard
         factors = tf.sqrt(factors) if squared else factors

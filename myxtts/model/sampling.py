@@ -62,15 +62,15 @@ def stream(
     max_tokens = _checked(gpt, text, max_tokens)
     settings = _settings(seed, **options)
     state = begin(latents, text, text_lengths, tf.constant(max_tokens))
-    told, until = 0, every if first is None else first
-    while told < max_tokens:
+    given, until = 0, every if first is None else first
+    while given < max_tokens:
         state = advance(state, settings, tf.constant(min(until, max_tokens)))
         count = int(tf.reduce_max(state["lengths"]))
-        if count > told:
-            yield state["codes"][:, told:count], state["hidden"][:, told:count], state["lengths"]
+        if count > given:
+            yield state["codes"][:, given:count], state["hidden"][:, given:count], state["lengths"]
         if bool(tf.reduce_all(state["done"])):
             return
-        told, until = count, until + every
+        given, until = count, until + every
 
 
 def _checked(gpt, text, max_tokens) -> int:

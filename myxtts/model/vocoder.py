@@ -66,7 +66,7 @@ class Vocoder(Model):
         bins = audio.n_fft // 2 + 1
         self.head = layers.Dense(3 * bins, dtype="float32", name="head")
         self._magnitudes, self._magnitude_offset = _bins_of_mels(audio)
-        # Phases are told from the middle of the frame, where they change least from bin to bin.
+        # Phases are relative to the middle of the frame, where they change least from bin to bin.
         self._middle = np.where(np.arange(bins) % 2, -1.0, 1.0).astype(np.float32)
         self.build((None, None, audio.n_mels))
 

@@ -11,7 +11,7 @@ _BESIDE_STEPS = 0.12
 # Steps are measured for this share of a stage's time before their number is fixed.
 _MEASURED = 0.05
 _MEASURED_STEPS = 10
-# A stage ends when it took so many times its time, on a machine that became slower.
+# A machine may become slower: a stage ends after this multiple of its time.
 _PATIENCE = 1.15
 
 

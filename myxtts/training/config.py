@@ -16,7 +16,7 @@ class StageConfig:
 
     learning_rate: float
     share: float  # of the run's --max_minutes or --max_steps
-    batch_size: int | None = None  # None: the run's
+    batch_size: int | None = None  # None: that of the run
     schedule: str = "cosine"
     warm_up_steps: int = 200
     weight_decay: float = 0.01

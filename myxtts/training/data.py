@@ -104,8 +104,8 @@ class StageData:
             return batch if stage is None else stage.front_end(batch)
 
         if self._config.deterministic:
-            # A function of a dataset is optimized as TensorFlow was told when its runtime started,
-            # one called in it as it is told now; under every strategy alike, then.
+            # TensorFlow optimizes a dataset's function with the options set when its runtime
+            # started, but a function called inside it with today's: the same for all strategies.
             front_end = tf.function(front_end, experimental_attributes={"_noinline": True})
         return dataset.apply(on_data_device(front_end))
 

@@ -1,4 +1,4 @@
-"""Many steps in one call of a tf.function; what they came to is read now and then."""
+"""Runs many steps in one call of a tf.function and keeps their figures on the device."""
 
 import contextlib
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ class Loop:
         ]
 
     def evaluate(self, iterator, batches: int) -> dict[str, float]:
-        """The mean figures over the clips of so many batches."""
+        """The mean figures over the clips of the next `batches` batches."""
         self._held_out.assign(tf.zeros_like(self._held_out))
         self._evaluate(iterator, tf.constant(batches))
         *sums, clips = self._held_out.numpy().tolist()

@@ -30,5 +30,5 @@ class Periodic:
         return self._every - step % self._every
 
     def is_due(self, step: int) -> bool:
-        """Whether it happens after so many steps were made."""
+        """Whether it happens after step number `step`."""
         return not self._waits_for_plan and step % self._every == 0

@@ -19,7 +19,7 @@ def chosen_precision(asked: str) -> str:
         for gpu in tf.config.get_visible_devices("GPU")
     ]
     if not capabilities or None in capabilities:
-        chosen, why = "float32", "no GPU that tells its compute capability"
+        chosen, why = "float32", "no GPU reports its compute capability"
     elif min(capabilities) >= (8, 0):
         chosen, why = "bfloat16", f"compute capability {min(capabilities)} has it"
     elif min(capabilities) >= (7, 0):

@@ -3,7 +3,7 @@
 config.json          the settings (TrainConfig)
 flags.txt            the flags of the command; train.py --flagfile=RUN/flags.txt repeats it
 vocabulary.json      the vocabulary
-identity.json        fingerprints of clips and vocabulary: what another job is told by
+identity.json        fingerprints of clips and vocabulary, to recognise another job
 manifests/           copies of the manifests trained and evaluated on
 checkpoints/STAGE/   STAGE is tokenizer, gpt, vocoder, ... (see `training.stages`)
     step-00001500/   a checkpoint to continue from, see `training.checkpoints`

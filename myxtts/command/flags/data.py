@@ -88,7 +88,7 @@ CORPUS = (
     ),
     Flag(
         "trim_silence", "number", None,
-        "Cut silence so many dB below the peak off both ends of each clip.",
+        "Cut off silence at both ends of each clip: all that is this many dB below the peak.",
         "30 to 40 for recordings with long pauses at their ends.",
         "prepare.trim_silence_db", "DB", "no trimming",
     ),

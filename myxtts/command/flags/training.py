@@ -56,7 +56,7 @@ def how_long() -> tuple[Flag, ...]:
         ),
         Flag(
             "patience", "whole", None,
-            "A stage ends after so many evaluations without a better one.",
+            "A stage ends after this many evaluations without a better one.",
             "5 to 10 for long runs on small corpora.",
             "train.patience", "EVALUATIONS",
         ),
@@ -174,7 +174,7 @@ def optimisation() -> tuple[Flag, ...]:
         ),
         Flag(
             "max_skipped", "whole", TrainConfig.max_skipped,
-            "So many steps in a row with gradients that are no numbers end the run.",
+            "The run ends after this many steps in a row whose gradients are not finite.",
             "",
             "train.max_skipped", "STEPS",
         ),
