@@ -139,7 +139,8 @@ MISTAKES = (
         TRAINER,
         "    if old.is_dir() and not best.exists():\n        os.rename(old, best)\n",
         "",
-        "tests/myxtts/training/test_killed.py",
+        "tests/myxtts/training/test_stage_run.py",
+        "put_back",
     ),
     Mistake(
         "a resumed run begins its epoch anew",

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import logging
+import os
 import re
 import resource
 import shutil
@@ -321,6 +322,25 @@ def test_a_disk_that_is_full_while_saving_is_one_sentence_and_leaves_the_others(
     assert "step-00000007 cannot be written" in text and "Make room" in text and "\n" not in text
     assert step_directories(run.stage("tokenizer")) == before
     assert toy(max_steps=9)().stages["tokenizer"]["steps"] == 9
+
+
+def test_a_best_that_was_moved_away_when_its_process_ended_is_put_back(tmp_path, monkeypatch):
+    best, variables = tmp_path / "best", {"weights": [tf.Variable([1.0])]}
+    checkpoints.save(best, {"step": 1}, variables)
+    rename = os.rename
+
+    def ending(source, target):
+        if source.name == "best.partial":
+            raise SystemExit
+        rename(source, target)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(os, "rename", ending)
+        checkpoints.save(best, {"step": 2}, variables)
+    assert not best.exists()
+    checkpoints.clear_leftovers(tmp_path)
+    assert checkpoints.read_state(best)["step"] == 1
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_a_log_on_a_full_disk_is_one_sentence(tmp_path):
