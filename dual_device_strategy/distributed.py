@@ -171,6 +171,7 @@ class StagedDataset(compat.DistributedDataset):
             self._progress,
             extended.warm_up,
             slots_change=self._tuning is not None,
+            host_options=host.options(),
         )
 
     def auto_shard(self, num_shards, shard_ix):

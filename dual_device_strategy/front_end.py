@@ -8,7 +8,7 @@ from dual_device_strategy import compat
 
 _NAME = "on_data_device"
 # Where on_data_device() was applied in this process: the only reason to look for it in a dataset
-# that does not tell what it was made from, which takes half a minute for a gigabyte of tensors.
+# that does not say what went into it, which takes half a minute for a gigabyte of tensors.
 _applied = {"eagerly": False, "in a function": False}
 
 

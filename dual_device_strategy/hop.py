@@ -176,10 +176,10 @@ def _set_mark(mark, at_work: bool, after):
 
 def _refuse_mark(mark, failed: Callable | None) -> None:
     at_work = tf.raw_ops.ReadVariableOp(resource=mark, dtype=tf.bool)
-    told = []
+    noted = []
     if failed:
-        told = [tf.cond(at_work, lambda: (failed(), True)[1], lambda: False)]
-    with tf.control_dependencies(told):
+        noted = [tf.cond(at_work, lambda: (failed(), True)[1], lambda: False)]
+    with tf.control_dependencies(noted):
         tf.debugging.Assert(tf.logical_not(at_work), [OUT_OF_RANGE])
 
 

@@ -133,7 +133,7 @@ class Progress:
     def wait_until(self, ready: int, since: tuple[int, int], patience: float = 2.0) -> None:
         """Returns when `ready` batches have arrived since then, or all there are.
 
-        A batch that failed occupies a slot but never arrives; its error is for whoever takes it.
+        A batch that failed occupies a slot but never arrives; its error is for its consumer.
         So when the host was asked for one more than fit, waiting ends after `patience` seconds.
         """
         started_before, arrived_before = since

@@ -1,14 +1,14 @@
 """`slots="auto"`: the smallest number of slots that hides the jitter that was measured.
 
-Nothing is measured in the loop: that the data device asked the host for a batch, and that a batch
-arrived on the model device, is noted with the time (`progress.py`).  From these two times of each
-batch follows how long the data device took for it and how long the step before it took:
+Nothing is measured in the loop itself.  `progress.py` notes two times of each batch: when the data
+device asked the host for it, and when it arrived on the model device.  From these follow the time
+that the data device needed for the batch and the time of the step before it:
 
 * The data device asks for batch i + 1 as soon as batch i was taken from it, which is when batch i
-  had room on the model device.  If batch i arrived long after that, its arrival tells when it was
+  had room on the model device.  If batch i arrived long after that, its arrival shows when it was
   prepared; if at once, it is only known to have been prepared by then.
 * The last room is made by the step when it takes a batch.  If the batch after it arrived before
-  the step asked again, this tells how long the step took; if not, only that it took no longer.
+  the step asked again, this is how long the step took; if not, the step took no longer than this.
 
 Times of which only an upper bound is known are estimated as in survival analysis (Kaplan and
 Meier).  The simulation of `whatif.py` then says what each number of slots would give.
@@ -116,7 +116,7 @@ def stage_times(asked: np.ndarray, arrived: np.ndarray, ready_slots: int):
 
 
 def choose(prepared: np.ndarray, stepped: np.ndarray, batches: int) -> int | None:
-    """The smallest number of slots about as good as MOST in an epoch of so many batches.
+    """The smallest number of slots about as good as MOST in an epoch of `batches` batches.
 
     None if too little is known.
     """
@@ -150,7 +150,7 @@ def _estimated(times, known, count=200):
             values.append(times[index])
             weights.append(weight)
             left -= weight
-    # What is left is shorter than every known time; nothing tells how much shorter.
+    # What is left is shorter than every known time; it is unknown how much shorter.
     values.append(values[-1] if values else 0.0)
     weights.append(left)
     shares = np.cumsum(weights[::-1])

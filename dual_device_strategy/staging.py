@@ -46,15 +46,18 @@ class Staging:
         progress: Progress | None = None,
         warm_up: bool = False,
         slots_change: bool = False,
+        host_options: tf.data.Options | None = None,
     ):
-        """Traces all there is to trace.
+        """Traces every function that the hops need.
 
         `slots` is how many batches may wait on the first and on the second of the `devices`.  With
-        `slots_change`, `ready_slots` may be set anew between two iterators.
+        `slots_change`, `ready_slots` may be set anew between two iterators.  `host_options` are the
+        user's, which a dataset inside a tf.function no longer knows.
         """
         (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
         self.number = next(_numbers)
         self.host_spec = host_spec
+        self._host_options = _host_options(host_options or tf.data.Options())
         self._host_device = compat.host_of(data_device)
         self._host_slots, self._prepare = 0, None
         specs = component_specs(front_end_spec)
@@ -110,7 +113,7 @@ class Staging:
         with tf.device(self._host_device):
             if self._host_slots:
                 host = host.prefetch(self._host_slots)
-            iterator = iter(host.with_options(_host_options(host.options())))
+            iterator = iter(host.with_options(self._host_options))
         if self._prepare:
             iterator = self._prepare.iterator_over(iterator)
         way = self._two_copies if self._two_copies and self.ready_slots > 1 else self._one_copy

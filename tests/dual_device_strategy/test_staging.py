@@ -2,6 +2,7 @@
 
 import collections
 import gc
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -156,6 +157,25 @@ def test_loops_inside_a_function_see_every_batch_and_trace_once(strategy):
         iterator = iter(distributed)
         assert [float(one(iterator)) for _ in range(3)] == [6.0, 22.0, 17.0]
     assert traces == ["epoch", "one"]
+
+
+@pytest.mark.filterwarnings("error:To make it possible to preserve tf.data options")
+def test_the_users_options_hold_inside_a_function_as_well(pair):
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 7
+    dataset = tf.data.Dataset.range(3).with_options(options)
+    distributed = DataModelSplitStrategy(*pair).experimental_distribute_dataset(dataset)
+    given = []
+
+    def with_options(host, options):
+        given.append(options.threading.private_threadpool_size)
+        return wrapped(host, options)
+
+    wrapped = tf.data.Dataset.with_options
+    with mock.patch.object(tf.data.Dataset, "with_options", with_options):
+        total = tf.function(lambda d: d.reduce(tf.constant(0, tf.int64), tf.add))
+        assert int(total(distributed)) == 3
+    assert given[0] is None  # the host's, whose number of threads stays as it is
 
 
 def test_two_epochs_of_variable_length_batches_trace_once(strategy):
