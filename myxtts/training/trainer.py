@@ -27,7 +27,7 @@ from myxtts.training.precision import chosen_precision, policy_of
 from myxtts.training.reports import Board
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stage_run import StageRun
-from myxtts.training.stages import Surroundings, stage_named, stage_names
+from myxtts.training.stages import Surroundings, in_order, stage_named
 from myxtts.training.step_records import TrainingFailed
 
 __all__ = ["Report", "Trainer", "TrainingFailed"]
@@ -118,7 +118,7 @@ class Trainer:
 
         SIGINT and SIGTERM save and return.
         """
-        stages = _in_order(stages)
+        stages = in_order(stages)
         if self.config.deterministic:
             tf.config.experimental.enable_op_determinism()
             # What these rewrite depends on devices and names, and so on the strategy: the last
@@ -291,12 +291,6 @@ class Trainer:
                 "give another run directory"
             ) from None
         return file
-
-
-def _in_order(stages: Sequence[str] | None) -> tuple[str, ...]:
-    for stage in stages or ():
-        stage_named(stage)
-    return tuple(stage for stage in stage_names() if stages is None or stage in stages)
 
 
 def _seed_of(stage: str, seed: int) -> int:

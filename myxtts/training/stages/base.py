@@ -203,6 +203,12 @@ def stage_named(name: str) -> type[Stage]:
     return STAGES[name]
 
 
+def in_order(stages: Iterable[str] | None) -> tuple[str, ...]:
+    """The stages, all by default, in the order in which they are trained."""
+    wanted = STAGES if stages is None else {stage_named(stage).name for stage in stages}
+    return tuple(stage for stage in STAGES if stage in wanted)
+
+
 @contextlib.contextmanager
 def _float32() -> Iterator[None]:
     policy = keras.config.dtype_policy()
