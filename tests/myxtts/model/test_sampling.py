@@ -51,6 +51,16 @@ def test_top_k_leaves_the_k_likeliest():
     np.testing.assert_allclose(shares(LOGITS, top_k=99), shares(LOGITS))
 
 
+def test_with_one_seed_the_lots_of_one_step_are_not_those_of_the_next():
+    settings = {k: tf.constant(v) for k, v in {**OPTIONS, "seed": 7}.items()}
+    alike, unused = tf.zeros([100, 5]), tf.zeros([100, 5])
+    first, second = (
+        draw(alike, used=unused, step=tf.constant(step), settings=settings, stop_code=STOP)
+        for step in (1, 2)
+    )
+    assert 0.5 < np.mean(first != second) < 1.0
+
+
 def test_top_p_leaves_those_that_together_have_the_probability():
     np.testing.assert_allclose(shares(LOGITS, top_p=0.6), [4 / 7, 3 / 7, 0, 0, 0], atol=0.03)
     assert shares(LOGITS, top_p=0.8)[2] > 0.1 and shares(LOGITS, top_p=0.8)[3:].sum() == 0

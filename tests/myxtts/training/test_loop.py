@@ -241,3 +241,9 @@ def test_the_warm_up_does_not_depend_on_a_plan_that_is_not_made_yet():
             for n in (0, 1000)
         ]
         assert rates[0] == rates[1]
+
+
+def test_the_warm_up_takes_at_most_a_fifth_of_a_short_plan():
+    config = dataclasses.replace(LEARNING, warm_up_steps=100, schedule="constant")
+    rates = [float(scheduled_rate(config, tf.constant(i), tf.constant(25))) for i in range(25)]
+    assert rates[3] < 0.2 and rates[4:] == pytest.approx([0.2] * 21)
