@@ -16,6 +16,9 @@ from dual_device_strategy.monitor import Monitor
 from dual_device_strategy.strategy import DataModelSplitStrategy
 
 WARM = 3
+# Steps of the staged run that are not counted: while the first ones were traced, the slots were
+# filled, and the batches in them hide what the next ones cost.
+STAGED_WARM = 10
 KEPT = 4  # the number of batches kept to measure the later parts with
 
 
@@ -200,7 +203,7 @@ def staged_run(strategy, dataset, step, *, steps: int, into: Measured, feeding=N
     `feeding` is the strategy that distributes the dataset, where it is another one.
     """
     clock, feeding = time.perf_counter, feeding or strategy
-    with Monitor(feeding, first_steps=WARM, sample_every=5) as monitor:
+    with Monitor(feeding, first_steps=STAGED_WARM, sample_every=5) as monitor:
         with as_profile_error("the dataset cannot be distributed"):
             distributed = feeding.experimental_distribute_dataset(dataset)
         ended, count = 0.0, 0
@@ -209,15 +212,15 @@ def staged_run(strategy, dataset, step, *, steps: int, into: Measured, feeding=N
                 got = clock()
                 read_result(strategy.run(step, args=(batch,)))
                 now = clock()
-                if count > WARM:
+                if count > STAGED_WARM:
                     into.gaps.append(1e3 * (got - ended))
                     into.steps.append(1e3 * (now - ended))
                 ended, count = now, count + 1
-                if count > steps + WARM:
+                if count > steps + STAGED_WARM:
                     break
             into.monitor = monitor.summary()
-            if count <= steps + WARM:
-                raise too_short(count, steps + WARM + 1)
+            if count <= steps + STAGED_WARM:
+                raise too_short(count, steps + STAGED_WARM + 1)
 
 
 def too_short(found: int, wanted: int) -> ProfileError:
