@@ -177,7 +177,7 @@ def test_bad_clips_are_listed_and_too_many_of_them_end_the_command(command, copi
     clips[1].unlink()
     flags = [f"--train_data={copied_speech}", *SMALL, "--dry_run", "--checkpoint_dir=run"]
     out, _ = command.run(*flags)
-    assert re.search(r"rejected +2 \([\d.]+%\)\n +1  [a-z ]+\n +1  [a-z ]+\n", out)
+    assert re.search(r"rejected +2 \([\d.]+%\)\n +1  [a-z ]+\n +1  [a-z ]+\n", out), out
     for clip in clips[2 : len(clips) // 2]:
         clip.write_bytes(b"")
     _, err = command.run(*flags, code=1)
@@ -194,8 +194,8 @@ def test_the_dry_run_tells_everything_and_trains_nothing(command, speech):
     )  # fmt: skip
     for part in (
         '"batch_size": 2000',
-        "data device GPU:0 (physical GPU 0, emulated GPU, memory grows)",
-        "model device GPU:1 (physical GPU 1, emulated GPU, memory grows)",
+        "data device GPU:1 (physical GPU 1, emulated GPU, memory grows)",
+        "model device GPU:0 (physical GPU 0, emulated GPU, memory grows)",
         "languages  2: ",
         "held out",
         "vocabulary ",

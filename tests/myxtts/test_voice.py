@@ -42,7 +42,7 @@ def test_text_language_and_voice_change_what_is_said(voice, cloned, recordings):
     noise = (0.1 * chance.standard_normal(50000)).astype(np.float32)
     for text, language, of in (
         ("bad night", "en", cloned),
-        ("good day", "fa", cloned),
+        ("روز خوب", "fa", cloned),
         ("good day", "en", voice.clone([noise])),
     ):
         other = voice.speak(text, language, of, LONG)
