@@ -47,9 +47,9 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     A batch is PREPARING on the data device, then READY on the model device, then TRAINING.  No
     more than `slots` batches exist beyond the host: by default one PREPARING, two READY or on their
     way, one TRAINING.  A batch counts once while it is copied, although both devices hold it; so
-    each device holds up to `slots - 1` batches.  Four is the least that hides the copy in every
-    loop: TensorFlow's copy waits for the steps that are queued when it is issued, so a loop that
-    runs ahead of the device needs two copies under way.  With three slots there is one copy at a
+    each device holds up to `slots - 1` batches.  Four is the least that hides the copy in a
+    loop that runs ahead of the device: TensorFlow's copy waits for the steps that are queued when
+    it is issued, so such a loop needs two copies under way.  With three slots there is one copy at a
     time, which such loops wait for; with two there is no READY batch, and every loop waits.
 
     What it sets on a dataset, where the user's own `tf.data.Options` say nothing:

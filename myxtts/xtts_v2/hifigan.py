@@ -59,7 +59,7 @@ class HifiGan(keras.Model):
 
     @staticmethod
     def hops(codes: int | tf.Tensor) -> tf.Tensor:
-        """How many hops of 256 samples so many codes have."""
+        """The number of hops of 256 samples in a number of codes."""
         return interpolated_size(4 * codes, _STRETCH)
 
     @staticmethod

@@ -23,7 +23,7 @@ FLOATS = 625_000  # 2.5 MB
 
 
 def loop(next_batch, step, steps):
-    """Times of so many steps in ms, the loss read on each."""
+    """The times of `steps` steps in ms, the loss read on each."""
     times = []
     for _ in range(steps):
         start = time.perf_counter()

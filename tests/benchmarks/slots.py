@@ -76,7 +76,7 @@ def main(rounds: int, batches: int, spreads: list[float]) -> None:
             f"auto / best {median['auto'] / median[best]:.3f}",
             flush=True,
         )
-    # 16 MB batches in 96 MB: a step that holds one, and at most so many READY.
+    # 16 MB batches in 96 MB: a step that holds one, and at most that many READY.
     tight = Contender("auto", dataset(0.6, 80, floats=4_000_000))
     for _ in range(3):
         tight.epoch()

@@ -31,7 +31,7 @@ if GPUS:
 
 @pytest.fixture
 def answers(run_python):
-    """Runs a snippet with so many emulated GPUs and returns the JSON of its last line."""
+    """Runs a snippet with a number of emulated GPUs and returns the JSON of its last line."""
 
     def run(gpus, snippet, **environment):
         done = run_python(f"GPUS = {gpus}\n{START}\n{snippet}", **environment)
