@@ -49,8 +49,9 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     way, one TRAINING.  A batch counts once while it is copied, although both devices hold it; so
     each device holds up to `slots - 1` batches.  Four is the least that hides the copy in a
     loop that runs ahead of the device: TensorFlow's copy waits for the steps that are queued
-    when it is issued, so such a loop needs two copies under way.  With three slots there is one copy
-    at a time, which such loops wait for; with two there is no READY batch, and every loop waits.
+    when it is issued, so such a loop needs two copies under way.  With three slots there is one
+    copy at a time, which such loops wait for; with two there is no READY batch, and every loop
+    waits.
 
     What it sets on a dataset, where the user's own `tf.data.Options` say nothing:
 
