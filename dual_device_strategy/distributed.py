@@ -6,10 +6,10 @@ import weakref
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.front_end import split
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import READY, bytes_of, explained, scope_name, size_of
-from dual_device_strategy.progress import Progress
 from dual_device_strategy.slot_tuning import SlotTuning
 from dual_device_strategy.staging import Staging
 
@@ -19,12 +19,12 @@ class StagedIterator(compat.DistributedIterator):
 
     `slots` is the number of slots it has.  `arrivals`, where the strategy counts batches, is a
     function that returns how many of its batches have reached the model device; those that were
-    not taken yet are READY.  `progress` holds everything that is counted.
+    not taken yet are READY.  `counts` holds everything that is counted.
     """
 
     slots = None  # inside a tf.function that it was handed to
     arrivals = None
-    progress = None
+    counts = None
     tuning = None
 
     def __init__(
@@ -150,25 +150,25 @@ class StagedDataset(compat.DistributedDataset):
         workers = extended._input_workers_with_options(options)
         super().__init__(workers, strategy, host, options=options)
         self._element_spec = spec
-        self._progress = None
+        self._counts = None
         self._tuning = None
         auto = extended.slots == "auto"
         if extended.warm_up or extended.counts_arrivals or auto:
             host_device = workers.worker_devices[0]
-            self._progress = Progress.on(host_device, extended.warm_up, auto)
+            self._counts = BatchCounts.on(host_device, extended.warm_up, auto)
         # On the host there is no hop whose times could be noted; 1 is the default.
         on_host = extended.data_device == workers.worker_devices[0]
         given = options is not None and options.experimental_per_replica_buffer_size != 1
         if auto and not on_host and not given:
             target = workers.compute_devices_for_worker(0)[0]
-            self._tuning = SlotTuning(self._progress, target, bytes_of(component_specs(spec)))
+            self._tuning = SlotTuning(self._counts, target, bytes_of(component_specs(spec)))
         self._staging = Staging(
             host.element_spec,
             front_end,
             spec,
             (extended.data_device, workers.compute_devices_for_worker(0)[0]),
             extended.slot_counts(options),
-            self._progress,
+            self._counts,
             extended.warm_up,
             slots_change=self._tuning is not None,
             host_options=host.options(),
@@ -187,7 +187,7 @@ class StagedDataset(compat.DistributedDataset):
         # Inside a tf.function the slots are what they are when it is traced.
         if self._tuning and tf.executing_eagerly():
             self._staging.ready_slots = self._tuning.choose() - 2
-        counted = self._progress if tf.executing_eagerly() else None
+        counted = self._counts if tf.executing_eagerly() else None
         before = counted and counted.now()  # a warm start fills slots while the iterator is made
         iterator = self._staging.iterator_over(self._cloned_datasets[0])
         staged = StagedIterator(
@@ -201,7 +201,7 @@ class StagedDataset(compat.DistributedDataset):
         )
         staged.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
         if counted:
-            staged.progress = counted
+            staged.counts = counted
             staged.tuning = self._tuning
             staged.arrivals = counted.arrivals(before)
             self._strategy.extended.last_iterator = weakref.ref(staged)

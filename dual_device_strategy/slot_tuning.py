@@ -1,8 +1,8 @@
 """`slots="auto"`: the smallest number of slots that hides the jitter that was measured.
 
-Nothing is measured in the loop itself.  `progress.py` notes two times of each batch: when the data
-device asked the host for it, and when it arrived on the model device.  From these follow the time
-that the data device needed for the batch and the time of the step before it:
+Nothing is measured in the loop itself.  `batch_counts.py` notes two times of each batch: when the
+data device asked the host for it, and when it arrived on the model device.  From these follow the
+time that the data device needed for the batch and the time of the step before it:
 
 * The data device asks for batch i + 1 as soon as batch i was taken from it, which is when batch i
   had room on the model device.  If batch i arrived long after that, its arrival shows when it was
@@ -19,8 +19,8 @@ import statistics
 import numpy as np
 from absl import logging
 
+from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.devices import free_memory
-from dual_device_strategy.progress import Progress
 from dual_device_strategy.whatif import PartTimes, predict
 
 FIRST, MOST = 4, 8
@@ -38,8 +38,8 @@ SIMULATED = 1600
 class SlotTuning:
     """Chooses the slots of one dataset, anew for each epoch."""
 
-    def __init__(self, progress: Progress, model_device: str, batch_bytes: int | None):
-        self._progress, self._device = progress, model_device
+    def __init__(self, counts: BatchCounts, model_device: str, batch_bytes: int | None):
+        self._counts, self._device = counts, model_device
         self.batch_bytes = batch_bytes
         self.slots = FIRST
         self._before = None
@@ -49,7 +49,7 @@ class SlotTuning:
         chosen = FIRST
         if self._before is not None:
             prepared, stepped = self._times()
-            batches = int(self._progress.arrived) - self._before[1]
+            batches = int(self._counts.arrived) - self._before[1]
             chosen = choose(prepared, stepped, batches) or self.slots
         fitting = self._fitting()
         if fitting < chosen:
@@ -58,16 +58,16 @@ class SlotTuning:
         if chosen != self.slots:
             logging.info("slots: %d from this epoch on, %d before", chosen, self.slots)
         self.slots = chosen
-        self._before = int(self._progress.started), int(self._progress.arrived)
+        self._before = int(self._counts.started), int(self._counts.arrived)
         return chosen
 
     def _times(self):
         started_before, arrived_before = self._before
-        size = self._progress.times.shape[0]
-        count = int(self._progress.arrived) - arrived_before
+        size = self._counts.times.shape[0]
+        count = int(self._counts.arrived) - arrived_before
         batches = np.arange(max(0, count - size + MOST + 1), count)
-        asked = self._progress.asked.numpy()[(started_before + batches) % size]
-        arrived = self._progress.times.numpy()[(arrived_before + batches) % size]
+        asked = self._counts.asked.numpy()[(started_before + batches) % size]
+        arrived = self._counts.times.numpy()[(arrived_before + batches) % size]
         return stage_times(1e3 * asked, 1e3 * arrived, self.slots - 2)
 
     def _fitting(self):

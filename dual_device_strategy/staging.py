@@ -21,11 +21,11 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.copies import Copies
 from dual_device_strategy.devices import usable_cores
 from dual_device_strategy.hop import Hop, component_specs, components, get_next
 from dual_device_strategy.out_of_memory import PREPARING, READY, bytes_of, scope_name
-from dual_device_strategy.progress import Progress
 
 # A smaller batch is copied in less than 0.2 ms over any link, which is what the second copy's way
 # over the host costs.
@@ -43,7 +43,7 @@ class Staging:
         front_end_spec,
         devices: tuple[str, str],
         slots: tuple[int, int],
-        progress: Progress | None = None,
+        counts: BatchCounts | None = None,
         warm_up: bool = False,
         slots_change: bool = False,
         host_options: tf.data.Options | None = None,
@@ -70,8 +70,8 @@ class Staging:
                 slots=prepared_slots,
                 transform=front_end,
                 element_spec=front_end_spec,
-                get_next=progress.get_next_counted if progress else get_next,
-                failed=progress.note_end if warm_up else None,
+                get_next=counts.get_next_counted if counts else get_next,
+                failed=counts.note_end if warm_up else None,
                 warm_up=warm_up,
             )
         else:
@@ -79,7 +79,7 @@ class Staging:
         self.ready_slots = ready_slots
         ready = {
             "scope": scope_name(READY, specs),
-            "get_next": progress.get_next_counted if progress and not self._prepare else get_next,
+            "get_next": counts.get_next_counted if counts and not self._prepare else get_next,
             "warm_up": warm_up,
         }
         size = bytes_of(specs)
@@ -93,7 +93,7 @@ class Staging:
                 target_device,
                 at_source=lambda flat: components(compat.from_flat(front_end_spec, flat)),
                 moved_spec=specs,
-                arrived=progress.count_arrival_of if progress else None,
+                arrived=counts.count_arrival_of if counts else None,
                 **ready,
             )
         if two_copies and (slots_change or ready_slots > 1):
@@ -101,7 +101,7 @@ class Staging:
                 front_end_spec,
                 data_device,
                 target_device,
-                arrived=progress.count_arrival if progress else None,
+                arrived=counts.count_arrival if counts else None,
                 **ready,
             )
 

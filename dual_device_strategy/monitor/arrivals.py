@@ -14,36 +14,36 @@ class Arrivals:
     @classmethod
     def of(cls, iterator) -> "Arrivals | None":
         """None where nothing is counted: another strategy, or counting was not asked for."""
-        if getattr(iterator, "progress", None) is None:
+        if getattr(iterator, "counts", None) is None:
             return None
         return cls(iterator)
 
     def __init__(self, iterator):
         self._iterator = weakref.ref(iterator)
-        self._progress = iterator.progress
+        self._counts = iterator.counts
         self.taken = 0
         # The dataset counts the batches of all its iterators; this one's begin here.
-        self._before = self._progress.arrived_now() - iterator.arrivals()
-        self._host_before = float(self._progress.host_seconds), time.perf_counter()
+        self._before = self._counts.arrived_now() - iterator.arrivals()
+        self._host_before = float(self._counts.host_seconds), time.perf_counter()
 
     def counts_of(self, iterator) -> bool:
         return self._iterator() is iterator
 
     def ready(self) -> int:
         """The number of batches that are READY now."""
-        return max(0, self._progress.arrived_now() - self._before - self.taken)
+        return max(0, self._counts.arrived_now() - self._before - self.taken)
 
     def time_of_next(self) -> float | None:
         """When the next batch arrived, in seconds since the epoch; None if it has not."""
         index = self._before + self.taken
-        if self._progress.arrived_now() <= index:
+        if self._counts.arrived_now() <= index:
             return None
-        times = self._progress.times
+        times = self._counts.times
         return float(times[index % times.shape[0]])
 
     def host_wait_share(self) -> float:
         """Share of the time since the last call in which the data device waited for the host."""
-        total, now = float(self._progress.host_seconds), time.perf_counter()
+        total, now = float(self._counts.host_seconds), time.perf_counter()
         before, then = self._host_before
         self._host_before = total, now
         return (total - before) / (now - then)

@@ -214,8 +214,8 @@ class Monitor:
     def _follow(self, iterator):
         if self._ready.follow(iterator):
             self._too_late = False
-        # Only iterators of our strategy have a `progress`, None where nothing is counted.
-        elif self._counts and hasattr(iterator, "progress"):
+        # Only iterators of our strategy have `counts`; None where nothing is counted.
+        elif self._counts and hasattr(iterator, "counts"):
             self._came_too_late()
 
     def _came_too_late(self):

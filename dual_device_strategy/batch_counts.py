@@ -10,7 +10,7 @@ from dual_device_strategy import compat
 
 
 @dataclasses.dataclass(frozen=True)
-class Progress:
+class BatchCounts:
     """Counts of one dataset's batches on their way, in variables on the host."""
 
     started: tf.Variable  # batches asked of the host pipeline
@@ -26,7 +26,7 @@ class Progress:
     notes_asked: bool  # whether `started` and `asked` are
 
     @classmethod
-    def on(cls, host: str, sees_end: bool = False, notes_asked: bool = False) -> "Progress":
+    def on(cls, host: str, sees_end: bool = False, notes_asked: bool = False) -> "BatchCounts":
         zero = tf.constant(0, tf.int64)
         return cls(
             compat.host_variable(zero, host),
