@@ -4,6 +4,6 @@ formats    how corpora are laid out, and the registry to add one
 prepare    every clip checked once, copied where needed, listed in the manifest
 embedded   a corpus made on the spot by espeak-ng, where there is none
 manifest   the prepared corpus as columns in memory
-plan       which clips make which batch of which epoch
-reading    the batches, read and decoded by tf.data
+plan       which clips go into each batch of each epoch
+batches    reads and decodes the batches with tf.data
 """

@@ -2,8 +2,8 @@
 
     dataset = read_batches(corpus, texts, plan, epoch=3, batch=17)
 
-is the stream of batches from batch 17 of epoch 3 on, without end, and the same every time. Python
-runs once per epoch, to make its plan; a clip costs none.
+gives an endless stream that starts with batch 17 of epoch 3 and is the same every time. Python runs
+once per epoch, to make its plan, and never per clip.
 
 A batch is a dict, B clips, T samples and L tokens of its bucket, C samples of the longest crop:
 
@@ -16,7 +16,7 @@ A batch is a dict, B clips, T samples and L tokens of its bucket, C samples of t
     conditioning_lengths  int32 [B]
     clip                  int32 [B]      index into the corpus
     key                   int32 [B, 3]   (seed, epoch, batch): the seed of all that is random, and
-                                         the position to save once the batch was trained on
+                                         the position to save after training on the batch
 """
 
 import os
@@ -78,8 +78,8 @@ def read_batches(
 
 
 def default_host_prefetch(plan: BatchPlan, tokens: int) -> int:
-    """Batches held ready in host memory: half a second of hiccup at 100 batches/s, but at most a
-    twentieth of the memory that is free now."""
+    """Batches held ready in host memory: enough for a pause of half a second at 100 batches/s, but
+    at most a twentieth of the free memory."""
     samples = int(plan.bucket_frames.max()) * plan.audio.hop_length + plan.conditioning_samples
     batch_bytes = plan.config.batch_size * (2 * samples + 4 * tokens)
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")

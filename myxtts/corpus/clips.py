@@ -19,7 +19,7 @@ from myxtts.corpus import wav
 from myxtts.corpus.formats import AUDIO_EXTENSIONS
 from myxtts.corpus.workers import serve
 
-# Raised when the checks or the conversion change, so that clips are prepared again.
+# Goes up when the checks or the conversion change, so that clips are prepared again.
 _VERSION = 1
 # The highest 16-bit sample is 32767/32768; anything at it or above was cut off there.
 _FULL_SCALE = 32767 / 32768
@@ -77,12 +77,12 @@ def check_path(root: Path, name: str) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _real_folder(folder: str) -> str:
-    """Links resolved; once per folder, because that takes longer than all else about a clip."""
+    """Resolves links, once per folder, because nothing else about a clip takes longer."""
     return os.path.realpath(folder)
 
 
 def file_state(path: Path) -> tuple[int, int, int]:
-    """(size, mtime, ctime): as long as it stays, the content is taken to be the same."""
+    """(size, mtime, ctime): while these stay the same, the content is assumed to."""
     try:
         found = os.stat(path)
     except OSError as error:
@@ -102,7 +102,7 @@ def digest_of(path: Path) -> str:
 
 
 def prepare_clip(path: Path, copies: Path, settings: PrepareConfig, known: Clip | None) -> Clip:
-    """Checks one clip and copies it if needed. `known` is what was found out about it before."""
+    """Checks one clip and copies it if needed. `known` is its outcome in an earlier run."""
     digest = ""
     try:
         digest = digest_of(path)
@@ -182,7 +182,7 @@ def _decode(path: Path, settings: PrepareConfig) -> tuple[np.ndarray, int]:
             rate, stated = file.samplerate, file.frames
             if stated > settings.max_seconds * rate and path.suffix.lower() != ".mp3":
                 raise BadClip(*_too_long(stated / rate, settings))
-            # A second more than allowed tells a long clip; mp3s do not always know their length.
+            # One second more than allowed shows that a clip is too long; mp3s may state no length.
             audio = file.read(int((settings.max_seconds + 1) * rate), "float32", always_2d=True)
     except soundfile.SoundFileError as error:
         reason = "truncated" if opened else "unreadable"
@@ -199,7 +199,7 @@ def _decode(path: Path, settings: PrepareConfig) -> tuple[np.ndarray, int]:
 
 
 def _ogg_is_cut(path: Path) -> bool:
-    """An Ogg stream ends with a page marked as its last; without all of it something is lost."""
+    """An Ogg stream ends with a page marked as its last; if it is incomplete, audio is missing."""
     with open(path, "rb") as file:
         if file.read(4) != b"OggS":
             return False
@@ -242,7 +242,7 @@ def _convert(audio: np.ndarray, source_rate: int, rate: int) -> np.ndarray:
 
         mono = soxr.resample(mono, source_rate, rate, quality="HQ")
     peak = float(np.abs(mono).max(initial=0.0))
-    # Resampling and lossy codecs overshoot; turned down as a whole, no new clipping is made.
+    # Resampling and lossy codecs overshoot; turning the whole clip down avoids new clipping.
     return mono / peak if peak > 1.0 else mono
 
 
@@ -257,7 +257,7 @@ def _trim(audio: np.ndarray, below_peak_db: float, rate: int) -> np.ndarray:
 
 
 def _at_loudness(audio: np.ndarray, target_dbfs: float) -> np.ndarray:
-    """RMS over the louder half of 50 ms stretches, so that pauses do not count, at the target."""
+    """Brings the RMS of the louder half of its 50 ms stretches (so not pauses) to the target."""
     size = min(len(audio), 1102)
     power = np.square(audio[: len(audio) // size * size].reshape(-1, size)).mean(axis=1)
     loud = float(np.sqrt(np.sort(power)[len(power) // 2 :].mean()))

@@ -1,9 +1,9 @@
-"""The embedded corpus: speech made on the spot by espeak-ng, for machines without data.
+"""The embedded corpus: speech that espeak-ng makes on the spot, for users without data.
 
-It is an ordinary corpus in the coqui format, and prepared like any other. Which clips it holds is
-a function of its settings alone, and every clip is the same on every run: a child process forked
-from a synthesizer that has said nothing yet makes each one. Clips that exist are kept, so it can
-be interrupted, continued and made larger.
+It is an ordinary corpus in the coqui format, prepared like any other. Its settings alone decide
+which clips it holds. Every clip is the same on every run, because a child process forked from a
+fresh synthesizer makes each one. Clips that exist are kept, so making it can be interrupted and
+continued, and the corpus can grow.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from myxtts.corpus.workers import WorkerDied, default_workers, in_order, serve
 from myxtts.text.normalise import normalise
 
 SAMPLE_RATE = 22050
-# espeak's variants that sound like a person, women's and men's in turn.
+# espeak's variants that sound human, women and men in turn.
 _VARIANTS = str.split(
     "f2 m3 f5 m1 Annie m7 f3 Michael linda m2 f1 Mike steph paul f4 rob Andrea m4 aunty adam "
     "anika edward Alicia max shelby m5 belinda david grandma m6 steph2 boris antonio pablo "

@@ -19,7 +19,7 @@ from pathlib import Path
 from myxtts import UserError
 from myxtts.corpus.tables import metadata_file, read_table
 
-# What libsndfile decodes and speech corpora come in.
+# Extensions that libsndfile decodes and speech corpora use.
 AUDIO_EXTENSIONS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
 
 
@@ -37,7 +37,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """What the user may say about a corpus; None means: found out by looking."""
+    """What the user may say about a corpus; None means that it is detected."""
 
     metadata: str | None = None
     audio_dir: str | None = None
@@ -106,7 +106,7 @@ def _text_beside(root: Path, name: str) -> tuple[str, str]:
 
 
 # Formats recognised by their folders come first: a Common Voice or LibriTTS download may have a
-# metadata file lying about as well.
+# stray metadata file as well.
 
 
 @corpus_format(
@@ -213,7 +213,7 @@ def read_libritts(root: Path, options: ReadOptions) -> Iterator[Row]:
 
 
 def _audio_paths(root: Path, options: ReadOptions) -> Callable[[str], str]:
-    """Where a clip named in a table is: as written, or in the audio folder, `.wav` if unsaid."""
+    """Where a clip named in a table is: as written, or in the audio folder, `.wav` by default."""
     folder = options.audio_dir
     if folder is None:
         folder = next((f for f in ("wavs", "wav", "audio", "clips") if (root / f).is_dir()), "")

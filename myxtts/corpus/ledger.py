@@ -1,4 +1,4 @@
-"""What is known of every clip so far, on disk: the memory of an interrupted preparation.
+"""What is known about each clip, on disk, so that an interrupted preparation can go on.
 
 SQLite, because it survives a kill at any moment, and because a corpus of a million clips must
 take no more memory than one of a thousand.
@@ -13,7 +13,7 @@ from myxtts import UserError
 from myxtts.corpus.clips import Clip
 
 _FIELDS = [field.name for field in dataclasses.fields(Clip)]
-# Work that a kill may cost, whichever comes first; a commit costs about 10 ms on a slow disk.
+# The most work that a kill may cost; a commit takes about 10 ms on a slow disk.
 _COMMIT_SECONDS, _COMMIT_CLIPS = 0.5, 50
 
 

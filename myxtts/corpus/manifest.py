@@ -1,4 +1,4 @@
-"""The manifest: the prepared clips of a corpus, one a line, and the `Corpus` read from it.
+"""The manifest: the prepared clips of a corpus, one per line, and the `Corpus` read from it.
 
 A prepared directory holds
 
@@ -7,7 +7,7 @@ A prepared directory holds
     rejected.tsv    the clips left out, each with its reason
     summary.txt     hours, speakers, languages, lengths, unusual characters
     clips/          22,050 Hz mono 16-bit copies of the clips that needed one
-    clips.sqlite    what is known of every clip, so that nothing is done twice
+    clips.sqlite    what is known about each clip, so that nothing is done twice
 
 Paths are relative to the prepared directory; they lead into the corpus or to a copy, and nowhere
 else. `data_offset` is the byte at which a clip's 16-bit samples begin.
@@ -32,7 +32,7 @@ COPIES = "clips"
 
 
 def manifest_line(row: Row, clip: Clip, root: str, settings: PrepareConfig) -> str:
-    """`root` is the way from the prepared directory to the corpus."""
+    """`root` is the path from the prepared directory to the corpus."""
     seconds = clip.samples / settings.sample_rate
     frames = mel_frames(clip.samples, settings.hop_length)
     path = f"{COPIES}/{clip.copy}" if clip.copy else f"{root}/{row.path}"
@@ -49,8 +49,8 @@ def save_description(prepared: Path, root: str, corpus_format: str, settings: Pr
 class Corpus:
     """Prepared clips in memory, as columns; clip i is `paths[i]`, `texts[i]`, ...
 
-    `fingerprint` changes with every change of the manifest; a run that continues can tell by it
-    whether it still trains on the same clips in the same order.
+    `fingerprint` changes with every change of the manifest; a run that continues compares it to
+    be sure that it trains on the same clips in the same order.
     """
 
     paths: Sequence[str]

@@ -1,4 +1,4 @@
-"""The batch plan: which clips make which batch of which epoch.
+"""The batch plan: which clips go into each batch of each epoch.
 
 plan = BatchPlan(corpus.samples, corpus.speaker_ids, corpus.language_ids, config, audio)
 epoch = plan.epoch(3)        # a function of (seed, 3) alone: nothing to replay, nothing to save
@@ -18,8 +18,8 @@ _CHOICE, _ORDER, _BATCHES, _PARTNER, _CROP = range(5)
 
 
 def random_words(seed: int, epoch: int, stream: int, count: int) -> np.ndarray:
-    """64-bit words keyed by (seed, epoch, stream). NumPy promises Philox's stream for ever, but
-    not what Generator.shuffle makes of it, so orders are made by sorting these."""
+    """64-bit words keyed by (seed, epoch, stream). NumPy keeps Philox's stream the same in every
+    release, but not Generator.shuffle, so clips are put in order by sorting these words."""
     key = (seed << 32 | stream, epoch)
     return np.random.Philox(key=np.array(key, np.uint64)).random_raw(count)
 
@@ -30,11 +30,11 @@ def _unit(words: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class EpochPlan:
-    """One epoch, a row per batch. -1 fills the places of an incomplete last batch."""
+    """One epoch, a row per batch. -1 marks the empty places of an incomplete last batch."""
 
     clips: np.ndarray  # [batches, batch_size]
     bucket: np.ndarray  # [batches]
-    crop_clips: np.ndarray  # [batches, batch_size]: whom the conditioning crop is taken from
+    crop_clips: np.ndarray  # [batches, batch_size]: the clip that the conditioning crop comes from
     crop_start: np.ndarray  # [batches, batch_size] in samples
     crop_samples: np.ndarray  # [batches, batch_size]
 
@@ -43,10 +43,10 @@ class EpochPlan:
 
 
 class BatchPlan:
-    """Clips in batches of like length, the same for the same seed and epoch.
+    """Batches of clips of similar length; the same seed and epoch give the same batches.
 
-    With `drop_remainder` an epoch has `len(clips) // batch_size` batches; the few clips that are
-    left over are others in every epoch. Without it the last batch is incomplete.
+    With `drop_remainder` an epoch has `len(clips) // batch_size` batches; the few clips
+    left over differ from epoch to epoch. Without it the last batch is incomplete.
 
     `temperature` 1 takes every clip once per epoch. Above 1 rare speakers and languages come more
     often: a group of n clips gets a share in proportion to n ** (1 / temperature), first among
@@ -98,7 +98,7 @@ class BatchPlan:
         chosen = self._chosen(epoch)
         size, remainder = config.batch_size, len(chosen) % config.batch_size
         if config.drop_remainder and remainder:
-            chosen = chosen[: len(chosen) - remainder]  # in random order: others every epoch
+            chosen = chosen[: len(chosen) - remainder]  # in random order: each drops others
         clips, bucket = self._batches(chosen, size)
         if config.shuffle:
             order = np.argsort(self._words(epoch, _BATCHES, len(bucket)), kind="stable")
@@ -131,7 +131,7 @@ class BatchPlan:
         if self._groups is not None:
             parts = []
             for number, (members, count) in enumerate(self._groups):
-                # Positions epoch * count ... of an endless row of shuffled decks.
+                # An endless row of shuffled decks; this epoch takes the next `count` places.
                 first, size = epoch * count, len(members)
                 for deck in range(first // size, (first + count - 1) // size + 1):
                     words = self._words(deck, 16 + number, size)
@@ -144,7 +144,7 @@ class BatchPlan:
         return chosen[np.argsort(self._words(epoch, _ORDER, clips), kind="stable")]
 
     def _batches(self, chosen: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Whole batches per bucket; what does not fill one moves up to the next longer bucket."""
+        """Whole batches per bucket; clips left over move up to the next longer bucket."""
         rows, buckets, rest = [], [], np.empty(0, np.int64)
         for number in range(len(self.bucket_frames)):
             here = np.concatenate([rest, chosen[self.bucket_of[chosen] == number]])
@@ -178,9 +178,9 @@ class BatchPlan:
 
 
 def bucket_frames(frames: np.ndarray, buckets: int, multiple: int) -> np.ndarray:
-    """Bucket lengths with the least padding in all: at most `buckets`, multiples of `multiple`.
+    """Bucket lengths with the least total padding: at most `buckets`, multiples of `multiple`.
 
-    Exact, by dynamic programming over the lengths that occur, joined to 512 at most.
+    Exact: dynamic programming over the lengths that occur, merged to at most 512.
     """
     lengths = -(-np.asarray(frames, np.int64) // multiple) * multiple
     values, counts = np.unique(lengths, return_counts=True)
@@ -210,7 +210,7 @@ def bucket_frames(frames: np.ndarray, buckets: int, multiple: int) -> np.ndarray
 
 
 class _Partners:
-    """For every clip another one of its speaker, preferably long enough for a crop."""
+    """Another clip of the same speaker for every clip, long enough for a crop if there is one."""
 
     def __init__(self, samples: np.ndarray, speaker_ids: np.ndarray, enough: int):
         long_enough = samples >= enough

@@ -58,9 +58,9 @@ def prepare(
 ) -> tuple[Path, Summary]:
     """Brings the prepared directory up to date and returns it with the summary.
 
-    Clips that are as they were are not read again. Interrupted at any moment and called again,
-    it goes on where it was. Raises UserError when more than `max_rejected` of the clips are bad;
-    rejected.tsv tells which, and why.
+    Unchanged clips are not read again. If it was interrupted, the next call goes on from there.
+    Raises UserError when more than `max_rejected` of the clips are bad; rejected.tsv lists them
+    with reasons.
     """
     settings = settings or PrepareConfig()
     root = source.root
@@ -147,7 +147,7 @@ def _outcomes(
     settings: PrepareConfig,
     workers: int,
 ) -> Iterator[tuple[Row, Clip]]:
-    """Every row with what is to be done with it, in the order of the corpus."""
+    """Every row and the work that it needs, in the order of the corpus."""
 
     def tasks():
         for row in rows:

@@ -1,4 +1,4 @@
-"""Work shared out over processes, results in order, memory bounded whatever the number of tasks.
+"""Shares work among processes: results come in order, and memory does not grow with the tasks.
 
 A worker is `python -m MODULE SETTINGS` that answers one JSON line with another (see `serve`).
 multiprocessing would do too, but its workers import the user's main script again (TensorFlow and
@@ -37,8 +37,8 @@ def in_order(
 ) -> Iterator[tuple[object, dict | WorkerDied | None]]:
     """Yields (item, answer) for every (item, request), in the order of `tasks`.
 
-    An item whose request is None is passed through without work. No process is started before
-    there is work. At most 32 items per worker are held at a time.
+    An item whose request is None is passed through. No process starts before there is
+    work. At most 32 items per worker are held at a time.
     """
     pool = _Pool(module, json.dumps(settings), workers)
     waiting: collections.deque = collections.deque()

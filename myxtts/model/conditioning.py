@@ -23,9 +23,9 @@ _FIRST_SALT = 1000
 class Conditioning(keras.Model):
     """`conditioning(mel, mel_lengths) -> latents [B, config.latents, width]`
 
-    An encoder over short stretches of the mel, then a Perceiver: learned queries that look at
-    what the encoder made of the reference.  Nothing in it counts places, so a reference may be
-    of any length, and latents of several references may be averaged.
+    An encoder reads short stretches of the mel; then learned queries (a Perceiver) attend to its
+    output.  There are no positions, so a reference may have any length, and the latents of
+    several references may be averaged.
     """
 
     def __init__(self, config: ConditioningConfig, width: int, n_mels: int, dropout: float = 0.1):

@@ -73,7 +73,7 @@ class GptConfig:
 
 @dataclasses.dataclass(frozen=True)
 class SpeakerConfig:
-    """The encoder that makes one unit vector of a reference."""
+    """The encoder that turns a reference into a unit vector."""
 
     width: int = 256
     blocks: int = 4
@@ -82,7 +82,7 @@ class SpeakerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class VocoderConfig:
-    """The network that makes a waveform of a mel and a speaker vector."""
+    """The network that turns a mel and a speaker vector into a waveform."""
 
     width: int = 512
     blocks: int = 8
@@ -106,7 +106,7 @@ class VocoderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """Everything that decides which weights there are."""
+    """All sizes that decide which weights there are."""
 
     audio: AudioConfig = AudioConfig()
     text: TextConfig = TextConfig()

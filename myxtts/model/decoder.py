@@ -1,4 +1,4 @@
-"""The blocks of the GPT: over a whole sequence, or one step further with a key/value cache."""
+"""The blocks of the GPT, over a whole sequence or for one step with a key/value cache."""
 
 import keras
 import tensorflow as tf
@@ -23,7 +23,7 @@ class Block(keras.layers.Layer):
         super().__init__(autocast=False)
         width = config.width
         self.heads = config.heads
-        # What all blocks add up to has the size of one: GPT-2's scale.
+        # Scaled as in GPT-2, so that the sum over all blocks has the size of one.
         out = 0.02 * (2 * config.layers) ** -0.5
         self.before_attention, self.before_forward = Norm(width), Norm(width)
         self.qkv = dense(width, 3 * width, deviation=width**-0.5, bias=False)
@@ -56,8 +56,8 @@ class Block(keras.layers.Layer):
 
 
 def with_slot(cached, slot, new):
-    """[B, heads, K, D] with `new` [B, heads, 1, D] at place `slot`; in place where TensorFlow may,
-    as it may in a loop, so that a larger cache costs no more."""
+    """[B, heads, K, D] with `new` [B, heads, 1, D] at place `slot`. Inside a loop TensorFlow
+    writes in place, so a larger cache costs no more."""
     rows = tf.shape(new)[0] * tf.shape(new)[1]
     capacity, size = tf.shape(cached)[2], new.shape[3]
     flat = tf.tensor_scatter_nd_update(

@@ -18,7 +18,7 @@ RESOLUTIONS = ((512, 128), (1024, 256), (2048, 512))  # samples of a frame and o
 
 
 class Discriminators(Model):
-    """All of them; every one gives a map of scores and the feature maps on the way to it."""
+    """All discriminators; each gives a map of scores and the feature maps before it."""
 
     def __init__(self, config: VocoderConfig, **kwargs):
         super().__init__(autocast=False, **kwargs)

@@ -4,7 +4,7 @@
     input      latents    start t0 t1 ... stop pad  start c0 c1 ... pad
     predicts   -          t0 t1 ... stop             c0 c1 ... stop
 
-Padding is masked out, so what a position sees does not depend on what it was batched with.
+Padding is masked out, so a row's outputs do not depend on the other rows of its batch.
 """
 
 import keras
@@ -52,7 +52,7 @@ class Gpt(keras.Model):
         self.text_places = table("text_places", max_text_tokens + 2, places)
         self.audio_places = table("audio_places", config.max_audio_tokens + 1, places)
         if config.tokens_per_code:
-            # Only a start: how fast speech goes through its text is learnt from there.
+            # A starting value; the pace of speech through its text is learnt from there.
             start = keras.initializers.Constant(config.tokens_per_code)
             self.tokens_per_code = self.add_weight(
                 name="tokens_per_code", shape=(), initializer=start, autocast=False
@@ -117,8 +117,8 @@ class Gpt(keras.Model):
     def start(self, latents, text, text_lengths, capacity=None) -> tuple[tf.Tensor, dict]:
         """Reads everything before the first code: `(logits [B, codes + 1], cache)`.
 
-        The cache has room for `capacity` codes (all the model can, by default), so that every
-        following step has the same shapes and the same cost.
+        The cache has room for `capacity` codes (by default the model's limit), so that every later
+        step has the same shapes and the same cost.
         """
         capacity = self.config.max_audio_tokens if capacity is None else capacity
         prefix, there = self._prefix(latents, text, text_lengths)
@@ -174,7 +174,7 @@ class Gpt(keras.Model):
         return _wide(self.audio_head(hidden)), hidden, cache
 
     def _bias(self, there, first_audio):
-        """Who attends to whom, as a bias [B, 1, S, S]."""
+        """Which position attends to which, as a bias [B, 1, S, S]."""
         seen = _causal(tf.shape(there)[1])
         if self.config.text_sees_all:
             before_audio = tf.cast(tf.range(tf.shape(there)[1]) < first_audio, tf.float32)
@@ -216,8 +216,8 @@ class Gpt(keras.Model):
         return tf.cast(x, self.compute_dtype)
 
     def _noisy(self, codes, seed):
-        """Some codes replaced by others, so that the network learns to go on after mistakes,
-        which its own codes will have."""
+        """Replaces some codes by others, so that the network learns to go on after mistakes like
+        those that its own codes will have."""
         shape = tf.shape(codes)
         which = tf.random.stateless_uniform(shape, salted(seed, 501)) < self.config.code_noise
         other = tf.random.stateless_uniform(shape, salted(seed, 502)) * self.audio_codes

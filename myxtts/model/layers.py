@@ -1,8 +1,8 @@
 """Small layers that the networks share.
 
-All weights exist once a layer was made, so that a network is created in one place, inside the
-strategy's scope, and never grows a variable in a step.  Chance in training is stateless: it comes
-from an int32[2] tensor `seed`, and from nothing else.
+A layer makes all its weights when it is constructed, so a network is created in one place, inside
+the strategy's scope, and no step makes a variable.  Randomness in training is stateless: it comes
+from an int32[2] tensor `seed` and nothing else.
 """
 
 import itertools
@@ -18,7 +18,7 @@ _MEL_MEAN, _MEL_DEVIATION = -6.0, 4.0
 
 
 def normalised(mel: tf.Tensor) -> tf.Tensor:
-    """A log-mel with about mean 0 and deviation 1, as networks like it."""
+    """The log-mel scaled to about mean 0 and deviation 1."""
     return (mel - _MEL_MEAN) / _MEL_DEVIATION
 
 
@@ -34,12 +34,12 @@ def seed_of(key: tf.Tensor) -> tf.Tensor:
 
 
 def salted(seed: tf.Tensor, salt: int) -> tf.Tensor:
-    """Another seed for another use of chance in the same step."""
+    """A different seed for another random draw in the same step."""
     return seed + tf.constant([salt * 0x3C6EF35F % 2**31, 0], tf.int32)
 
 
 def mask_of(lengths: tf.Tensor, size: tf.Tensor | int) -> tf.Tensor:
-    """float32 [B, size]: 1 where there is something, 0 where there is padding."""
+    """float32 [B, size]: 1 up to each length, 0 for padding."""
     return tf.cast(tf.range(size)[None] < lengths[:, None], tf.float32)
 
 
@@ -50,19 +50,19 @@ def masked_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 
 def attention_bias(there: tf.Tensor) -> tf.Tensor:
-    """What is added to scores so that only places with 1 in the mask `there` are attended to."""
+    """A bias on attention scores: only places where the mask `there` is 1 are attended to."""
     return (1.0 - there) * _NEVER
 
 
 def sinusoids(length: int, width: int) -> np.ndarray:
-    """float32 [length, width]: places as sines and cosines of many wave lengths."""
+    """float32 [length, width]: positions encoded as sines and cosines of many wavelengths."""
     rates = np.exp(-math.log(10000.0) * np.arange(0, width, 2) / width)
     angles = np.arange(length)[:, None] * rates
     return np.concatenate([np.sin(angles), np.cos(angles)], 1)[:, :width].astype(np.float32)
 
 
 def turns(places: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Cosines and sines [S, size / 2] that `turned` turns queries and keys of that size by."""
+    """The cosines and sines [S, size / 2] that `turned` needs for queries and keys of that size."""
     # The longest wave is some 600 places, about the longest text and speech there is.
     rates = tf.constant(100.0 ** (-np.arange(0, size, 2) / size), tf.float32)
     angles = tf.cast(places, tf.float32)[:, None] * rates
@@ -70,8 +70,8 @@ def turns(places: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def turned(x: tf.Tensor, by: tuple[tf.Tensor, tf.Tensor] | None) -> tf.Tensor:
-    """`x [B, heads, S, D]` in rotary position encoding: the product of a turned query and a turned
-    key depends on how far apart their places are, not on where they are."""
+    """`x [B, heads, S, D]` with rotary position encoding: the product of a turned query and key
+    depends on the distance between their positions only."""
     if by is None:
         return x
     cosines, sines = (tf.cast(part, x.dtype) for part in by)
@@ -84,7 +84,7 @@ def normal(deviation: float = 0.02) -> keras.initializers.Initializer:
 
 
 def dense(inputs: int, outputs: int, *, deviation: float | None = None, bias: bool = True):
-    """A Dense layer whose weights exist already; Glorot's initialisation by default."""
+    """A Dense layer that is built at once; Glorot initialisation by default."""
     initializer = "glorot_uniform" if deviation is None else normal(deviation)
     layer = keras.layers.Dense(outputs, use_bias=bias, kernel_initializer=initializer)
     layer.build((None, inputs))
@@ -94,8 +94,8 @@ def dense(inputs: int, outputs: int, *, deviation: float | None = None, bias: bo
 class Dropout(keras.layers.Layer):
     """Dropout that draws from the seed it is given; every layer of a network has its own `salt`.
 
-    The rate is rounded to a 256th: then one random number does for four places, and drawing was
-    most of what dropout cost.
+    The rate is rounded to a 256th, so that one random number serves four places: most of the cost
+    of dropout is drawing numbers.
     """
 
     def __init__(self, rate: float, salt: int):
@@ -172,8 +172,8 @@ def join_heads(x: tf.Tensor) -> tf.Tensor:
 
 
 def attend(query, keys, values, bias=None, drop=None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scaled dot-product attention; the weights come back as well, in float32, as `drop` leaves
-    them where there is one."""
+    """Scaled dot-product attention. Returns the weights as well, in float32, after `drop` if there
+    is one."""
     scores = tf.matmul(query * (query.shape[-1] ** -0.5), keys, transpose_b=True)
     scores = tf.cast(scores, tf.float32)
     weights = tf.nn.softmax(scores if bias is None else scores + bias)
@@ -182,8 +182,8 @@ def attend(query, keys, values, bias=None, drop=None) -> tuple[tf.Tensor, tf.Ten
 
 
 class FeedForward(keras.layers.Layer):
-    """Two Dense layers with a squared ReLU between them, which costs two cheap ops where a GELU
-    without a compiler costs eight."""
+    """Two Dense layers with a squared ReLU between them: two cheap ops, where a GELU without a
+    compiler takes eight."""
 
     def __init__(self, width: int, *, out_deviation: float = 0.02, factor: int = 4):
         super().__init__(autocast=False)

@@ -1,9 +1,9 @@
-"""Brings the log-mel of a waveform nearer to a given one, round by round, without any weights.
+"""Brings the log-mel of a waveform nearer to a given one, round by round, without weights.
 
-Frames that overlap contradict one another, so the mel of the samples made of them is not quite the
-one asked for. A round transforms the samples, compares the mels and turns every band of every frame
-up or down by what is missing. The phases stay, and agree better with one another every time, as in
-Griffin-Lim, of which this is the form for mels: no magnitude is fixed but the mels are.
+Overlapping frames contradict one another, so the samples made from them do not have quite the mel
+that was asked for. A round transforms the samples, compares the mels and turns every band of every
+frame up or down by the difference. The phases are kept and become more consistent each time. This
+is Griffin-Lim for mels: the mels are fixed instead of the magnitudes.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ import tensorflow as tf
 from myxtts.config import AudioConfig
 from myxtts.features import mel_filters
 
-# A round starts from where the spectrum seems to go; 0.5 and 0.99 do less well.
+# A round starts from an extrapolated spectrum; 0.5 and 0.99 do less well.
 _MOMENTUM = 0.7
 
 
@@ -67,7 +67,7 @@ class MelCorrection:
         power = tf.square(real) + tf.square(imaginary)
         squared = self.audio.power == 2.0
         found = tf.matmul(power if squared else tf.sqrt(power + 1e-9), self._filters)
-        # Below the floor nothing can be heard, so nothing is turned up to it.
+        # Sound below the floor is inaudible, so it is not turned up.
         missing = wanted / tf.maximum(found, self.audio.log_floor)
         factors = tf.matmul(tf.clip_by_value(missing, 1 / 16, 16.0), self._to_bins) + self._unheard
         factors = tf.sqrt(factors) if squared else factors

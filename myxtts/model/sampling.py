@@ -3,8 +3,8 @@
     codes, lengths, hidden = generate(gpt, latents, text, text_lengths, temperature=0.5, seed=1)
     for codes, hidden, lengths in stream(gpt, latents, text, text_lengths, every=20): ...
 
-Both run the same traced function, once traced per network whatever the options are and however
-long text and speech get, and give the same codes for the same seed.
+Both run the same function, traced once per network for all options and lengths, and give the same
+codes for the same seed.
 """
 
 import weakref
@@ -20,16 +20,16 @@ def generate(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """`(codes int32 [B, N], lengths int32 [B], hidden [B, N, W])`, 0 beyond a length.
 
-    N is that of the longest, at most `max_tokens` (the network's own limit by default); a length
-    that is N may be of speech that was cut off there.
+    N is the longest length, at most `max_tokens` (by default the network's limit); a row of length
+    N may have been cut off.
 
     * `temperature`: the logits are divided by it; 0 takes the likeliest code.
     * `top_k`: only the k likeliest codes can be drawn; 0 for all.
     * `top_p`: only the likeliest codes that together have this probability can be drawn.
-    * `repetition_penalty`: the log-probability of every code that this speech has already is
+    * `repetition_penalty`: the log-probability of every code that this speech already has is
       multiplied by it, before the temperature; 1 changes nothing.
-    * `length_penalty`: makes the end of speech that many times less likely at every step, so
-      that values above 1 give longer speech and values below 1 shorter speech.
+    * `length_penalty`: makes the end of speech this many times less likely at every step: values
+      above 1 give longer speech, values below 1 shorter speech.
     * `seed`: an integer; the same seed gives the same codes.
     """
     begin, advance = traced(gpt)
@@ -53,7 +53,7 @@ def stream(
     seed=0,
     **options,
 ) -> Iterator[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-    """What `generate` returns, in pieces: after the `first` codes, and then after every `every`.
+    """What `generate` returns, in pieces: the `first` codes, then `every` codes at a time.
 
     Each piece is `(codes [B, n], hidden [B, n, W], lengths [B])` with the new codes only; a length
     says how many codes that speech has had since the beginning.
@@ -152,7 +152,7 @@ def _trace(gpt):
     def spec(values):
         return tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), values)
 
-    # What `begin` returns, with the sizes open that its signature leaves open.
+    # What `begin` returns; sizes that its signature leaves open are open here.
     state = spec(begin.get_concrete_function().structured_outputs)
 
     @tf.function(input_signature=[state, spec(_settings(0)), tf.TensorSpec([], tf.int32)])
@@ -216,7 +216,7 @@ def _only_likely(logits, top_k, top_p):
     ordered, _ = tf.math.top_k(logits, count)
     shares = tf.nn.softmax(ordered)
     before = tf.cumsum(shares, axis=1, exclusive=True)
-    # The likeliest stays, whatever the limits are.
+    # The likeliest code always stays.
     place = tf.range(count)
     kept = ((place < tf.where(top_k > 0, top_k, count))[None] & (before < top_p)) | (place == 0)
     lowest = tf.reduce_min(tf.where(kept, ordered, float("inf")), 1, keepdims=True)
@@ -224,5 +224,5 @@ def _only_likely(logits, top_k, top_p):
 
 
 def most_codes(gpt, tokens: int | tf.Tensor) -> tf.Tensor:
-    """A voice that has not learnt to stop is stopped here: nobody takes 12 codes a token."""
+    """Stops a voice that has not learnt to stop: nobody takes 12 codes per token."""
     return tf.minimum(gpt.config.max_audio_tokens, 40 + 12 * tokens)

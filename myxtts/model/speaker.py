@@ -1,11 +1,11 @@
-"""The speaker encoder: one unit vector of a log-mel, near for one voice and far for two.
+"""The speaker encoder: a unit vector per log-mel, near for the same voice, far for different ones.
 
     encoder = SpeakerEncoder(SpeakerConfig(), n_mels=80)
     vectors = encoder(mel, mel_lengths)                       # [B, F, mels], [B] -> [B, size]
     loss = speaker_loss(encoder(mel, mel_lengths), encoder(crop, crop_lengths), batch["speaker"])
 
-Residual dilated convolutions and attentive statistics (mean and spread over time, weighted by what
-the network finds telling), as in ECAPA. Frames beyond a length change nothing.
+Residual dilated convolutions and attentive statistics (mean and spread over time, with
+learnt weights), as in ECAPA. Frames beyond a length change nothing.
 """
 
 import tensorflow as tf
@@ -70,7 +70,7 @@ class SpeakerEncoder(Model):
 
 def speaker_loss(vectors_a: tf.Tensor, vectors_b: tf.Tensor, speaker_ids: tf.Tensor) -> tf.Tensor:
     """Supervised contrastive loss between the clips of a batch (a) and their conditioning crops
-    (b): every clip shall find the crops of its own voice among all. 0 where all are of one voice.
+    (b): every clip should find the crops of its own voice. 0 where the batch has one voice.
     """
     logits = tf.matmul(vectors_a, vectors_b, transpose_b=True) / _TEMPERATURE
     same = tf.cast(speaker_ids[:, None] == speaker_ids[None], tf.float32)

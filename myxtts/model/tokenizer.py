@@ -18,8 +18,8 @@ class AudioTokenizer(keras.Model):
 
     Calling it gives the reconstruction and the losses to train with.  In training the codebook
     follows the encoder's vectors by moving averages, and a code that nobody used for
-    `revive_after` steps is put where one of the batch's vectors is, drawn by `seed`.  What stands
-    beyond a length changes nothing: neither codes, nor mels, nor losses.
+    `revive_after` steps is moved to one of the batch's vectors, drawn by `seed`.  Padding changes
+    neither codes, nor mels, nor losses.
     """
 
     def __init__(self, config: TokenizerConfig, audio: AudioConfig):
@@ -79,7 +79,7 @@ class AudioTokenizer(keras.Model):
         }
 
     def _vectors(self, mel, mel_lengths):
-        """The encoder's float32 [B, N, code_size] before they are made codes."""
+        """The encoder's float32 [B, N, code_size], before quantisation."""
         stride = self.config.stride
         frames = tf.shape(mel)[1]
         x = normalised(mel) * mask_of(mel_lengths, frames)[:, :, None]
@@ -109,7 +109,7 @@ class AudioTokenizer(keras.Model):
 
 
 class Codebook(keras.layers.Layer):
-    """Vectors that follow what is assigned to them, and start as vectors of the first batch."""
+    """Vectors that follow what is assigned to them; they start as vectors of the first batch."""
 
     def __init__(self, config: TokenizerConfig):
         super().__init__(autocast=False, dtype="float32")
@@ -148,13 +148,13 @@ class Codebook(keras.layers.Layer):
         return tf.gather(tf.convert_to_tensor(self.vectors), codes)
 
     def perplexity(self, codes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-        """How many codes it would be if those in use were equally frequent."""
+        """The number of equally frequent codes with the same entropy."""
         used = tf.one_hot(codes, self.config.codes) * there[:, :, None]
         share = tf.reduce_sum(used, [0, 1]) / tf.maximum(tf.reduce_sum(there), 1.0)
         return tf.exp(-tf.reduce_sum(share * tf.math.log(share + 1e-10)))
 
     def follow(self, vectors, codes, there, seed) -> None:
-        """One step of the moving averages, and of placing unused codes anew."""
+        """One step of the moving averages; unused codes are placed anew."""
         config = self.config
         flat = tf.reshape(vectors, [-1, config.code_size])
         real = tf.reshape(there, [-1])
@@ -169,7 +169,7 @@ class Codebook(keras.layers.Layer):
         unused = tf.where(hits > 0, 0.0, self.unused + 1.0)
         dead = unused >= config.revive_after
         placed = self._drawn(flat, real, seed)
-        # A new code gets the weight of a moderately used one, so that its first users move it.
+        # A new code gets the weight of a moderately used one, so that its first vectors move it.
         counts = tf.where(dead, tf.ones_like(counts) * (1 - decay), counts)
         sums = tf.where(dead[:, None], placed * (1 - decay), sums)
         unused = tf.where(dead, 0.0, unused)

@@ -4,11 +4,11 @@
     waveform = vocoder(mel, speaker)        # [B, F, mels], [B, S] -> [B, F * hop]
 
 ConvNeXt blocks give every frame a short-time spectrum, and one inverse Fourier transform makes the
-samples. A spectrum starts as what the mel says of it (the magnitude, spread over the bins) times a
-complex factor that the network gives: an untrained one has the right loudness already.
+samples. A spectrum is the mel's magnitude, spread over the bins, times a complex factor from the
+network, so even an untrained network has the right loudness.
 
 Then the samples are corrected until their mel is the one asked for (`mel_correction`). The network
-is trained through two rounds of that; in use there are more, which cost little.
+is trained through two rounds of that; synthesis takes more, which cost little.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from myxtts.model.mel_correction import MelCorrection
 
 _KERNEL = 7
 _CORRECTIONS_IN_TRAINING = 2
-# exp(6.3) = 545 is the largest bin there can be: a full-scale sine wave under a window of 1024.
+# exp(6.3) = 545 is the largest possible bin: a full-scale sine under a window of 1024.
 _LOUDEST = 6.3
 
 
@@ -48,8 +48,8 @@ class ConvNeXtBlock(layers.Layer):
 
 
 class Vocoder(Model):
-    """See the module. `context_frames` is how far a sample's frame sees to either side: frames
-    further away do not change it, so a stream may be made in pieces with that much around them."""
+    """See the module. `context_frames` is how many frames to either side a sample depends on, so a
+    stream may be made in pieces with that much around them."""
 
     def __init__(self, config: VocoderConfig, audio: AudioConfig, speaker_size: int, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -104,8 +104,8 @@ class Vocoder(Model):
 
 
 def _bins_of_mels(audio: AudioConfig) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix and offset that make log-magnitudes of log-mels: between the middles of two mel
-    filters it is interpolated, beyond the last one it stays."""
+    """The matrix and offset that turn log-mels into log-magnitudes, interpolated between the
+    middles of mel filters, constant beyond the last."""
     filters = mel_filters(audio)
     bins, area = np.arange(len(filters)), np.maximum(filters.sum(0), 1e-9)
     middles = bins @ filters / area

@@ -19,16 +19,16 @@ def compare_vocoders(
 ) -> dict[str, float | str]:
     """Mean distance of log-mels to the recorded ones, frame by frame, over all the clips.
 
-    A batch is `(mel, recorded, lengths, speaker)`: what both are given (as synthesis will give it:
-    what the tokenizer rebuilds), the mel of the recording, the frames of each, and the vectors.
-    The nearer one is the `default_vocoder`.
+    A batch is `(mel, recorded, lengths, speaker)`: the mel given to both (as in synthesis, the
+    tokenizer's reconstruction), the recording's mel, the number of frames, and the speaker
+    vectors. The nearer one is the `default_vocoder`.
     """
     log_mel = make_log_mel(audio)
 
     @tf.function(reduce_retracing=True)
     def distances(mel, recorded, lengths, speaker):
         there = tf.sequence_mask(lengths, tf.shape(mel)[1], tf.float32)[:, :, None]
-        # Beyond its length a clip is silent, so that neither of the two is led astray there.
+        # A clip is silent beyond its length, so padding favours neither.
         silence = tf.math.log(audio.log_floor)
         mel = mel * there + silence * (1 - there)
         both = vocoder(mel, speaker), griffin_lim(mel, audio)

@@ -52,17 +52,17 @@ class ReconstructionLoss:
 
 
 def mel_distance(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-    """Mean absolute difference of log-mels; what vocoders are compared by."""
+    """Mean absolute difference of log-mels, by which vocoders are compared."""
     return tf.reduce_mean(tf.abs(one - other))
 
 
 def adversarial_loss(scores: list[tf.Tensor]) -> tf.Tensor:
-    """What the vocoder wants of the scores of its own waveforms (hinge), per discriminator."""
+    """The vocoder's hinge loss on the scores of its waveforms, per discriminator."""
     return tf.add_n([tf.reduce_mean(tf.nn.relu(1 - s)) for s in scores]) / len(scores)
 
 
 def discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tensor:
-    """What the discriminators want of their scores (hinge), per discriminator."""
+    """The discriminators' hinge loss, per discriminator."""
     parts = [
         tf.reduce_mean(tf.nn.relu(1 - r)) + tf.reduce_mean(tf.nn.relu(1 + m))
         for r, m in zip(real, made, strict=True)
@@ -71,7 +71,7 @@ def discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tenso
 
 
 def feature_loss(real: list[list[tf.Tensor]], made: list[list[tf.Tensor]]) -> tf.Tensor:
-    """How far the feature maps of recorded and made speech are apart, per map."""
+    """The distance between the feature maps of recorded and generated speech, per map."""
     pairs = [
         (tf.stop_gradient(tf.cast(r, tf.float32)), tf.cast(m, tf.float32))
         for rs, ms in zip(real, made, strict=True)
