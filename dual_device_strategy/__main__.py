@@ -4,6 +4,7 @@
   profile    shows where the time of a training step goes
   compare    runs the same work under this strategy and under others
   example    a short training, with the strategy and without
+  launch     starts the workers of a training on this machine
 
 python -m dual_device_strategy COMMAND --help lists the flags of one; after `pip install` the same
 is dual-device COMMAND --help.
@@ -19,6 +20,7 @@ _MODULES = {
     "profile": "dual_device_strategy.profile.__main__",
     "compare": "dual_device_strategy.compare.__main__",
     "example": "dual_device_strategy.example",
+    "launch": "dual_device_strategy.launch",
 }
 
 

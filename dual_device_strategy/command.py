@@ -36,7 +36,11 @@ _EMULATE_GPUS = flags.DEFINE_integer(
 HELP = ("--help", "-help", "-h", "-?", "--helpshort")
 
 
-def run(main: Callable[[Sequence[str]], int | None], arguments: bool = False) -> None:
+def run(
+    main: Callable[[Sequence[str]], int | None],
+    arguments: bool = False,
+    argv: Sequence[str] | None = None,
+) -> None:
     """Parses the flags and runs `main`; --help and mistakes end the program here.
 
     The help is that of the module in which `main` is: its docstring and its key flags, to which it
@@ -46,6 +50,7 @@ def run(main: Callable[[Sequence[str]], int | None], arguments: bool = False) ->
     Args:
       main: gets the program's name and what is no flag.
       arguments: whether it takes any that are not flags.
+      argv: where it is not the whole `sys.argv`.
     """
 
     def parse(argv):
@@ -63,7 +68,7 @@ def run(main: Callable[[Sequence[str]], int | None], arguments: bool = False) ->
             logging.set_verbosity(logging.INFO)
         return main(rest)
 
-    app.run(main_with_log, flags_parser=parse)
+    app.run(main_with_log, argv=argv, flags_parser=parse)
 
 
 def _help(module: str) -> str:

