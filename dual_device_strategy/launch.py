@@ -29,7 +29,7 @@ This command uses no device.  On several machines it is not needed: start the pr
         "task": {"type": "worker", "index": '${HOSTNAME##*-}'}}'
         exec python PROGRAM
 
-  ssh: the same on each machine, with its own index:
+  ssh, on each machine with its own index:
 
       ssh one 'TF_CONFIG="{\\"cluster\\": {\\"worker\\": [\\"one:2222\\", \\"two:2222\\"]},
                \\"task\\": {\\"type\\": \\"worker\\", \\"index\\": 0}}" python PROGRAM' &
@@ -231,9 +231,7 @@ def _check(program, workers) -> None:
             f"python -m dual_device_strategy.launch --workers={workers} train.py"
         )
     if not program[0].startswith("-") and not Path(program[0]).exists():
-        raise ValueError(
-            f"the program {program[0]} does not exist: name a file that Python can run"
-        )
+        raise ValueError(f"the program {program[0]} does not exist: name a Python file")
     if "TF_CONFIG" in os.environ:
         raise ValueError(
             "TF_CONFIG is set, so this is one worker of a cluster already: start the program "
