@@ -12,6 +12,9 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "myxtts/__init__.py").read_
 TENSORFLOW = ">=2.16,<2.22"
 DEMO = ["espeakng-loader", "matplotlib"]
 
+# What XTTS v2 reads texts with: numbers, pinyin, romaji, romanised Korean.
+LANGUAGES = ["num2words", "pypinyin", "cutlet", "fugashi", "unidic-lite", "hangul-romanize"]
+
 setup(
     name="dual-device-strategy",
     version=VERSION,
@@ -65,7 +68,8 @@ setup(
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}", "nvidia-ml-py"],
         "demo": DEMO,
         "text": ["num2words"],  # numbers in words, in languages for which myxtts has none
-        "dev": [*DEMO, "num2words", "pytest", "pytest-rerunfailures", "pytest-xdist", "ruff",
+        "languages": LANGUAGES,
+        "dev": [*DEMO, *LANGUAGES, "pytest", "pytest-rerunfailures", "pytest-xdist", "ruff",
                 "nvidia-ml-py"],
     },
 )

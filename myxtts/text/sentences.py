@@ -28,7 +28,7 @@ def split_text(
         normal = normalise(line, language)
         letters.add(normal)
         for sentence in _parts(normal, _SENTENCE):
-            pieces += _fitting(sentence, lambda part: tokens_of(part) <= max_tokens, _BORDERS)
+            pieces += fitting(sentence, lambda part: tokens_of(part) <= max_tokens)
     pieces = [piece.strip() for piece in pieces if any(c.isalnum() for c in piece)]
     if not pieces:
         raise UserError(f"the text {text!r} holds nothing to say; give words to speak")
@@ -36,7 +36,9 @@ def split_text(
     return pieces
 
 
-_BORDERS = (_CLAUSE, _WORD, None)
+def fitting(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """The text in as few pieces as possible, cut at clauses, between words, or anywhere."""
+    return _fitting(text, fits, (_CLAUSE, _WORD, None))
 
 
 def _fitting(text: str, fits: Callable[[str], bool], borders) -> list[str]:

@@ -16,6 +16,7 @@
 | names.py, layers.py | how a network's variables are called in a published file |
 | mels.py, resampling.py | three spectrograms; sample rates and grids, as torchaudio and torch do |
 | dvae.py, conditioning.py, gpt.py, gpt_block.py, speaker.py, hifigan.py | the networks |
-| bpe.py, text.py | a vocab.json's ids; what is read of a text |
+| bpe.py, text.py | a vocab.json's ids; the ids of a text of any length |
+| cleaners/, normaliser.py | the written form of a text, and the record of what wrote it |
 | sampling.py, voice.py | codes, one after the other; speech |
 """

@@ -9,6 +9,7 @@
     dvae.pth           the tensors of the DVAE; without them a model speaks but cannot be trained
     mel_stats.pth      what every mel band is divided by; model.pth holds it as well
     speakers_xtts.pth  voices by name, where there are any
+    text.json          how the texts of the training were written; not in what others published
     LICENSE.txt        what the weights may be used for
 
 In place of model.pth there may be model.safetensors or best_model.pth of the published trainer.
@@ -24,6 +25,7 @@ import numpy as np
 
 from myxtts import UserError
 from myxtts.xtts_v2.config import CPML, PublishedConfig
+from myxtts.xtts_v2.normaliser import Normaliser
 from myxtts.xtts_v2.pth import write_pth
 from myxtts.xtts_v2.weights import read_dvae, read_mel_stats, read_speakers, read_weights
 
@@ -41,6 +43,7 @@ class PublishedDirectory:
     vocabulary: str  # vocab.json
     dvae: dict[str, np.ndarray] | None = None  # None: this model speaks but cannot be trained
     speakers: dict[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
+    normaliser: Normaliser = Normaliser()
     ignored: tuple[str, ...] = ()  # tensors that are in the file and that nobody needs
     # Published files do not say their licence, so theirs is what a file has that says none. It
     # goes with the weights through every training and export.
@@ -72,6 +75,7 @@ class PublishedDirectory:
             vocabulary=vocabulary,
             dvae=dvae,
             speakers=read_speakers(speakers) if speakers.exists() else {},
+            normaliser=Normaliser.load(path),
             ignored=weights.ignored,
             licence=weights.licence or CPML,
         )
@@ -113,6 +117,7 @@ class PublishedDirectory:
         write_pth(path / "mel_stats.pth", self.mel_stats)
         self.config.save(path / "config.json")
         (path / "vocab.json").write_text(self.vocabulary, encoding="utf-8")
+        self.normaliser.save(path)
         (path / "LICENSE.txt").write_text(self.licence + "\n", encoding="utf-8")
         if self.dvae is not None:
             write_pth(path / "dvae.pth", dict(self.dvae))

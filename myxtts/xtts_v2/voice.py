@@ -21,7 +21,6 @@ from absl import logging
 from myxtts import UserError
 from myxtts.config import Speaking
 from myxtts.reference import check_reference
-from myxtts.text.sentences import split_text
 from myxtts.voice import ClonedVoice
 from myxtts.xtts_v2 import hifigan, mels, sampling
 from myxtts.xtts_v2.directory import PublishedDirectory
@@ -43,7 +42,7 @@ class PublishedVoice:
 
     def __init__(self, networks: Published):
         self.networks, self.config = networks, networks.source.config
-        self.tokens = Tokens(networks.source.vocabulary)
+        self.tokens = Tokens(networks.source.vocabulary, networks.source.normaliser)
         waveform = [tf.TensorSpec([1, None], tf.float32)]
         self._conditioned = tf.function(self._condition, input_signature=waveform)
         self._recognised = tf.function(self._recognise, input_signature=waveform)
@@ -146,11 +145,8 @@ class PublishedVoice:
 
     def sentences(self, text: str, language: str) -> list[list[int]]:
         """The tokens of the text, in pieces the model can say."""
-        self.tokens.language_tag(language)
-        limit = self.config.model_args.gpt_max_text_tokens - 1
-        base = language.lower().split("-")[0]
-        pieces = split_text(text, base, lambda part: len(self.tokens.encode(part, language)), limit)
-        return [self.tokens.encode(piece, language) for piece in pieces]
+        most = self.config.model_args.gpt_max_text_tokens - 1
+        return self.tokens.pieces(text, language, most)
 
     def warm_up(self) -> None:
         """Traces every function, so that the first sentence is as fast as later ones."""

@@ -1,0 +1,60 @@
+"""Long texts in pieces of at most so many characters, as the published code makes them.
+
+A text below the limit of its language is one piece, whatever its sentences. Of a longer one,
+sentences are put together as long as they fit; a sentence that alone is too long is cut between
+words. (An opening mark stays with its sentence here; the published code leaves it before.) The
+limits are what the published model was seen to say without losing its end.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterator
+
+from myxtts.text.languages import base_language
+from myxtts.xtts_v2.cleaners.tables import WORDINGS
+
+_OTHERS = 250
+LIMITS = {
+    "en": 250, "de": 253, "fr": 273, "es": 239, "it": 213, "pt": 203, "pl": 224, "zh": 82,
+    "ar": 166, "cs": 186, "ru": 182, "nl": 251, "tr": 226, "ja": 71, "hu": 224, "ko": 95, "hi": 150,
+}  # fmt: skip
+_CLOSING = "\"'”’»)\\]}」』"
+# Behind ideographic marks there is no space.
+_END = re.compile(rf"([.!?؟۔।॥]+)[{_CLOSING}]*(?=\s|$)|[。｡！？．]+[{_CLOSING}]*")
+_ABBREVIATED = str.split("mr mrs ms dr st jr co corp inc ltd prof gen gov rep rev sen")
+
+
+def longest(language: str) -> int:
+    """The characters of a text that is spoken as one piece."""
+    return LIMITS.get(base_language(language), _OTHERS)
+
+
+def pieces(text: str, language: str) -> list[str]:
+    """The text as it was written, in pieces that fit."""
+    most, found = longest(language), [""]
+    text = text.strip()
+    if len(text) < most:
+        return [text]
+    for sentence in _sentences(text, base_language(language)):
+        if len(found[-1]) + len(sentence) <= most:
+            found[-1] = f"{found[-1]} {sentence}".lstrip()
+        elif len(sentence) > most:
+            found += textwrap.wrap(sentence, width=most, break_on_hyphens=False, tabsize=1)
+        else:
+            found.append(sentence)
+    return [piece for piece in found if piece]
+
+
+def _sentences(text: str, language: str) -> Iterator[str]:
+    wording = WORDINGS.get(language)
+    short = {*_ABBREVIATED, *(wording.abbreviations if wording else ())}
+    start = 0
+    for end in _END.finditer(text):
+        word = text[start : end.start()].rpartition(" ")[2].lower()
+        goes_on = end[1] == "." and (word in short or ("." in word and word[:1].isalpha()))
+        if goes_on or (end[1] and len(end[1]) > 1 and set(end[1]) == {"."}):
+            continue
+        yield text[start : end.end()].strip()
+        start = end.end()
+    if text[start:].strip():
+        yield text[start:].strip()
