@@ -61,15 +61,29 @@ Device* Machine::Owner(const void* address) {
   return nullptr;
 }
 
+// Up to this size a transfer does not wait for the one that is on the link.
+constexpr uint64_t kShortBytes = 64 << 10;
+
 // A link carries one transfer at a time in each direction, and a transfer
-// between two devices crosses the sender's and the receiver's link.
+// between two devices crosses the sender's and the receiver's link.  A short
+// one goes between the packets of a longer one, and what is booked after it
+// comes later by as much: a scalar that is read or written does not wait until
+// a batch has arrived.
 Account::Span Machine::Book(Device* from, Device* to, uint64_t bytes,
                             Time earliest) {
+  const Duration once = Seconds(latency_ + bytes * seconds_per_byte_);
   std::lock_guard<std::mutex> lock(links_);
+  if (bytes <= kShortBytes) {
+    if (from != nullptr) {
+      from->out_free_at = std::max(earliest, from->out_free_at) + once;
+    }
+    if (to != nullptr) to->in_free_at = std::max(earliest, to->in_free_at) + once;
+    return {earliest, earliest + once};
+  }
   Time begin = earliest;
   if (from != nullptr) begin = std::max(begin, from->out_free_at);
   if (to != nullptr) begin = std::max(begin, to->in_free_at);
-  const Time end = begin + Seconds(latency_ + bytes * seconds_per_byte_);
+  const Time end = begin + once;
   if (from != nullptr) from->out_free_at = end;
   if (to != nullptr) to->in_free_at = end;
   return {begin, end};

@@ -32,6 +32,7 @@ class TmaDescriptor {};
 #include "tensorflow/core/common_runtime/pluggable_device/pluggable_device.h"
 #include "tensorflow/core/common_runtime/pluggable_device/pluggable_device_factory.h"
 #include "tensorflow/core/common_runtime/pluggable_device/pluggable_device_process_state.h"
+#include "tensorflow/core/common_runtime/pluggable_device/pluggable_device_util.h"
 #include "tensorflow/core/common_runtime/process_state.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/public/session_options.h"
@@ -107,6 +108,17 @@ Allocator* AllocatorOf(int id, int64_t limit, DeviceMemory* memory) {
   return allocator;
 }
 
+// TensorFlow waits for a device before it reads its memory.  A plugged-in device
+// then waits for all its streams, and so for copies that have nothing to do with
+// what is read.  CUDA's devices wait for the compute stream only, because every
+// copy waits by itself until its bytes are there.
+class ComputeSyncedDevice : public tf::PluggableDevice {
+ public:
+  using tf::PluggableDevice::PluggableDevice;
+
+  absl::Status Sync() override { return tf::PluggableDeviceUtil::Sync(this); }
+};
+
 class Factory : public tf::PluggableDeviceFactory {
  public:
   Factory() : tf::PluggableDeviceFactory(kType, kPlatform) {}
@@ -171,7 +183,7 @@ class Factory : public tf::PluggableDeviceFactory {
     tf::DeviceLocality locality;
     locality.set_bus_id(1);
     Device& owner = Machine::Get().device(ordinal);
-    auto device = std::make_unique<tf::PluggableDevice>(
+    auto device = std::make_unique<ComputeSyncedDevice>(
         options, absl::StrCat(name_prefix, "/device:", kType, ":", id), kType,
         kPlatform, static_cast<tf::Bytes>(memory_limit), locality, tf_id,
         absl::StrCat("device: ", ordinal, ", name: Emulated GPU, pci bus id: ",

@@ -45,9 +45,9 @@ def test_a_copy_keeps_the_links_for_bytes_by_bandwidth(batch):
 
 
 @pytest.mark.timing
-def test_a_slow_link_holds_up_what_waits_for_the_copy_without_a_core(run_python):
+def test_a_slow_link_holds_up_what_waits_for_the_copy_without_a_core_and_no_scalars(run_python):
     code = """
-import time, numpy as np, tensorflow as tf
+import threading, time, numpy as np, tensorflow as tf
 from dual_device_strategy import emulation
 emulation.start(gpus=2, memory_mb=512, gbps=0.1, latency_us=1000)
 with tf.device("/CPU:0"):
@@ -59,10 +59,31 @@ for device in ("/GPU:0", "/GPU:1"):
         batch = tf.identity(batch)
         batch[:1].numpy()
         print(time.perf_counter() - began, time.process_time() - cpu)
+# What is read from either end while the batch goes back.
+scalars = []
+for device in ("/GPU:0", "/GPU:1"):
+    with tf.device(device):
+        scalars.append(tf.ones([]) + 1)
+def back():
+    with tf.device("/GPU:0"):
+        tf.identity(batch)[:1].numpy()
+copy = threading.Thread(target=back)
+copy.start()
+time.sleep(0.05)
+began = time.perf_counter()
+for scalar in scalars:
+    with tf.device(scalar.device):
+        assert float(scalar) + float(tf.constant(1.0)) == 3.0
+print(time.perf_counter() - began, copy.is_alive())
+copy.join()
 """
     result = run_python(code)
     assert result.returncode == 0, result.stderr
-    for line in result.stdout.splitlines():
+    *copies, scalars = result.stdout.splitlines()
+    seconds, during_the_copy = scalars.split()
+    assert during_the_copy == "True"
+    assert float(seconds) < 0.05  # 6 ms of latency; between the packets of the batch
+    for line in copies:
         seconds, cpu = map(float, line.split())
         assert seconds >= 0.201
         # The copying itself, and TensorFlow's thread that polls for the end.
