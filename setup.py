@@ -69,7 +69,15 @@ setup(
         "demo": DEMO,
         "text": ["num2words"],  # numbers in words, in languages for which myxtts has none
         "languages": LANGUAGES,
-        "dev": [*DEMO, *LANGUAGES, "pytest", "pytest-rerunfailures", "pytest-xdist", "ruff",
-                "nvidia-ml-py"],
+        "dev": [
+            *DEMO,
+            *LANGUAGES,
+            "pytest",
+            "pytest-rerunfailures",
+            "pytest-xdist",
+            "ruff",
+            "tokenizers",
+            "nvidia-ml-py",
+        ],
     },
 )

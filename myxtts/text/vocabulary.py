@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from myxtts import UserError
@@ -24,7 +24,7 @@ SPECIAL = ("[pad]", "[start]", "[stop]")
 # cross these borders, so every word is encoded alike wherever it stands.
 _PIECE = re.compile(r" ?[\w\u200c\u200d]+| ?[^\w\s]|\s+?")
 # Characters seen less often than this are written as bytes; a vector each would not be learnt.
-_RARE = 2
+RARE = 2
 
 
 class Vocabulary:
@@ -152,11 +152,17 @@ class Vocabulary:
                 counts[character] += count
         tags = sorted(seen_languages)
         room = config.vocabulary_size - len(SPECIAL) - len(tags) - 256
-        kept = [c for c, n in sorted(counts.items(), key=lambda i: (-i[1], i[0])) if n >= _RARE]
+        kept = [c for c, n in sorted(counts.items(), key=lambda i: (-i[1], i[0])) if n >= RARE]
         characters = kept[: max(room, 0)]
         merges = []
         if config.vocabulary == "bpe":
-            merges = _learn_merges(words, set(characters), room - len(characters))
+            spelled = [([*word], count) for word, count in sorted(words.items())]
+            has_id = set(characters)
+
+            def allowed(pair: tuple[str, str]) -> bool:
+                return pair[0][0] in has_id and pair[1][0] in has_id
+
+            merges = learn_merges(spelled, allowed, room - len(characters))
         return cls(tags, characters, merges, config.phonemes)
 
     def save(self, path: str | os.PathLike) -> None:
@@ -192,18 +198,22 @@ class Vocabulary:
     __hash__ = None
 
 
-def _learn_merges(
-    words: collections.Counter, characters: set[str], room: int
+def learn_merges(
+    spelled: list[tuple[list[str], int]], allowed: Callable[[tuple[str, str]], bool], most: int
 ) -> list[tuple[str, str]]:
-    """The commonest neighbours are joined, again and again; ties go by the alphabet."""
-    spelled = [([*word], count) for word, count in sorted(words.items())]
+    """The commonest neighbours are joined, again and again; ties go by the alphabet.
+
+    `spelled`: words in pieces, and how often each is seen. Pairs that are not allowed, or are seen
+    only once, stay apart.
+    """
+    spelled = [*spelled]
     pairs: collections.Counter = collections.Counter()
     where: dict[tuple[str, str], set[int]] = collections.defaultdict(set)
 
     def add(i: int, sign: int) -> None:
         symbols, count = spelled[i]
         for pair in itertools.pairwise(symbols):
-            if pair[0][0] in characters and pair[1][0] in characters:
+            if allowed(pair):
                 pairs[pair] += sign * count
                 if sign > 0:
                     where[pair].add(i)
@@ -213,13 +223,13 @@ def _learn_merges(
     for i in range(len(spelled)):
         add(i, 1)
     merges: list[tuple[str, str]] = []
-    while heap and len(merges) < room:
+    while heap and len(merges) < most:
         count, pair = heapq.heappop(heap)
         if pairs[pair] != -count:  # an outdated entry; the true count may still be worth one
             if 0 < pairs[pair] < -count:
                 heapq.heappush(heap, (-pairs[pair], pair))
             continue
-        if -count < _RARE:
+        if -count < RARE:
             break
         merges.append(pair)
         for i in sorted(where.pop(pair)):

@@ -18,5 +18,6 @@
 | dvae.py, conditioning.py, gpt.py, gpt_block.py, speaker.py, hifigan.py | the networks |
 | bpe.py, text.py | a vocab.json's ids; the ids of a text of any length |
 | cleaners/, normaliser.py | the written form of a text, and the record of what wrote it |
+| new_language.py | one more language: tokens, and rows for them |
 | sampling.py, voice.py | codes, one after the other; speech |
 """

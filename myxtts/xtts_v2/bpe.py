@@ -46,14 +46,18 @@ class Bpe:
             if part in self.special:
                 ids.append(self.special[part])
                 continue
-            for word in _words(part):
+            for word in words(part):
                 if word not in self._known:
                     self._known[word] = self._merged(word)
                 ids += self._known[word]
         return ids
 
     def _merged(self, word: str) -> list[int]:
-        pieces = [c if c in self.ids else None for c in word]
+        return [self.ids.get(piece, self.unknown) for piece in self.pieces(word)]
+
+    def pieces(self, word: str) -> list[str]:
+        """A word as it is merged; characters without a token stay as they are."""
+        pieces = [*word]
         while True:
             found = [
                 (self._ranks[pair], place)
@@ -61,12 +65,12 @@ class Bpe:
                 if pair in self._ranks
             ]
             if not found:
-                return [self.unknown if piece is None else self.ids[piece] for piece in pieces]
+                return pieces
             place = min(found)[1]
             pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
 
 
-def _words(text: str) -> Iterator[str]:
+def words(text: str) -> Iterator[str]:
     """Runs of word characters and runs of others, without white space: \\w+|[^\\w\\s]+ in Rust."""
     held, kind = "", None
     for character in text:
