@@ -5,6 +5,7 @@ module is imported.  Tests that need a process of their own use `run_python`, or
 `processes` where they watch it.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -45,6 +46,14 @@ def pytest_collection_modifyitems(items):
         # What judges measured times may try three times: a machine may pause, but not always.
         if item.get_closest_marker("timing"):
             item.add_marker(pytest.mark.flaky(reruns=2))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_garbage_collections():
+    """What a module leaves is not looked at again, or each collection would take a second."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

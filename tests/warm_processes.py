@@ -181,6 +181,7 @@ def _watch_or_return(fds: list[int]) -> None:
 
 def _become(request: dict) -> None:
     """What a new interpreter would be before its first line."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])

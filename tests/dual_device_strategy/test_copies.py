@@ -124,7 +124,6 @@ def wait_for(condition):
 
 
 def live_on_both():
-    gc.collect()
     return live("GPU:0") + live("GPU:1")
 
 
@@ -132,6 +131,7 @@ def test_abandoned_iterators_leave_no_batch_behind(strategy):
     """With full slots: TensorFlow keeps the arguments of a remote call that is cancelled."""
     dataset = tf.data.Dataset.range(20).map(lambda i: tf.fill([MB // 4], tf.cast(i, tf.float32)))
     distributed = strategy.experimental_distribute_dataset(dataset)
+    gc.collect()  # what other tests left is not to be freed meanwhile
     before = live_on_both()
     for _ in range(5):
         iterator = iter(distributed)
@@ -139,6 +139,7 @@ def test_abandoned_iterators_leave_no_batch_behind(strategy):
         assert wait_for(lambda: live_on_both() >= before + (strategy.slots - 1) * MB)
         time.sleep(0.05)  # what has its memory may still be on its way
         del iterator
+    gc.collect()
     assert wait_for(lambda: live_on_both() < before + MB // 2)
 
 
@@ -153,9 +154,11 @@ def test_iterators_made_in_a_function_leave_no_batch_behind(strategy):
             result += batch[0]
         return result
 
+    gc.collect()  # what other tests left is not to be freed meanwhile
     before = live_on_both()
     for _ in range(5):
         assert float(total(distributed)) == 15.0
+    gc.collect()
     assert wait_for(lambda: live_on_both() < before + MB // 2)
 
 
