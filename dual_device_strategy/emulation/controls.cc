@@ -20,10 +20,13 @@ struct Watch {
 extern "C" {
 
 void emulated_gpu_configure(int count, const int64_t* memory_limits,
-                            double gigabytes_per_second, double latency_us) {
+                            double gigabytes_per_second, double latency_us,
+                            double pageable_gigabytes_per_second,
+                            int peer_access) {
   Machine::Get().Configure(
       std::vector<int64_t>(memory_limits, memory_limits + count),
-      gigabytes_per_second, latency_us);
+      {gigabytes_per_second, latency_us, pageable_gigabytes_per_second,
+       peer_access != 0});
 }
 
 void emulated_gpu_set_memory_limit(int device, int64_t bytes) {
@@ -37,6 +40,7 @@ void emulated_gpu_stats(int device, EmulatedGpuStats* stats) {
             Nanoseconds(d.copy.Read()),
             d.bytes_in,
             d.bytes_out,
+            d.bytes_pageable,
             memory.live,
             memory.peak,
             memory.limit};

@@ -14,15 +14,18 @@ typedef struct {
   int64_t copy_ns;     // time its links moved data to or from it
   int64_t bytes_in;    // received from the host or from another device
   int64_t bytes_out;   // sent to the host or to another device
+  int64_t bytes_pageable;  // of bytes_in: from host memory that is not pinned
   int64_t memory_live;
   int64_t memory_peak;
   int64_t memory_limit;
 } EmulatedGpuStats;
 
 // To be called once, before the library is given to TensorFlow as a plugin.
-// The link's figures are for any device, each direction on its own.
+// The links' figures are those of emulated_gpu::Links.
 void emulated_gpu_configure(int count, const int64_t* memory_limits,
-                            double gigabytes_per_second, double latency_us);
+                            double gigabytes_per_second, double latency_us,
+                            double pageable_gigabytes_per_second,
+                            int peer_access);
 // Has no effect on TensorFlow devices that exist already.
 void emulated_gpu_set_memory_limit(int device, int64_t bytes);
 void emulated_gpu_stats(int device, EmulatedGpuStats* stats);

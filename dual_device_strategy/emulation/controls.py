@@ -14,6 +14,7 @@ class Stats(ctypes.Structure):
             "copy_ns",
             "bytes_in",
             "bytes_out",
+            "bytes_pageable",
             "memory_live",
             "memory_peak",
             "memory_limit",
@@ -40,6 +41,8 @@ class Controls:
             ctypes.POINTER(ctypes.c_int64),
             ctypes.c_double,
             ctypes.c_double,
+            ctypes.c_double,
+            integer,
         )
         self._stats = function("stats", None, integer, ctypes.POINTER(Stats))
         self.set_memory_limit = function("set_memory_limit", None, integer, ctypes.c_int64)
@@ -48,9 +51,19 @@ class Controls:
         self.end_watch = function("end_watch", None, pointer)
         self.register_with_tensorflow = function("register_with_tensorflow", integer)
 
-    def configure(self, memory_limits: list[int], gbps: float, latency_us: float) -> None:
+    def configure(
+        self,
+        memory_limits: list[int],
+        *,
+        gbps: float,
+        latency_us: float,
+        pageable_gbps: float,
+        peer_access: bool,
+    ) -> None:
         limits = (ctypes.c_int64 * len(memory_limits))(*memory_limits)
-        self._configure(len(memory_limits), limits, gbps, latency_us)
+        self._configure(
+            len(memory_limits), limits, gbps, latency_us, pageable_gbps, int(peer_access)
+        )
 
     def stats(self, gpu: int) -> Stats:
         stats = Stats()

@@ -1,6 +1,7 @@
 #include "machine.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "stream.h"
 
@@ -46,12 +47,11 @@ Machine& Machine::Get() {
 }
 
 void Machine::Configure(const std::vector<int64_t>& memory_limits,
-                        double gigabytes_per_second, double latency_us) {
+                        const Links& links) {
   for (int64_t limit : memory_limits) {
     devices_.push_back(std::make_unique<Device>(device_count(), limit));
   }
-  seconds_per_byte_ = 1e-9 / gigabytes_per_second;
-  latency_ = 1e-6 * latency_us;
+  figures_ = links;
 }
 
 Device* Machine::Owner(const void* address) {
@@ -61,32 +61,47 @@ Device* Machine::Owner(const void* address) {
   return nullptr;
 }
 
+void Machine::Stage(Device* device, const void* from, uint64_t bytes) {
+  if (pinned.Contains(from) || Owner(from) != nullptr) return;
+  device->bytes_pageable += bytes;
+  std::this_thread::sleep_for(
+      Seconds(1e-9 * bytes / figures_.pageable_gigabytes_per_second));
+}
+
 // Up to this size a transfer does not wait for the one that is on the link.
 constexpr uint64_t kShortBytes = 64 << 10;
 
 // A link carries one transfer at a time in each direction, and a transfer
-// between two devices crosses the sender's and the receiver's link.  A short
-// one goes between the packets of a longer one, and what is booked after it
-// comes later by as much: a scalar that is read or written does not wait until
-// a batch has arrived.
-Account::Span Machine::Book(Device* from, Device* to, uint64_t bytes,
-                            Time earliest) {
-  const Duration once = Seconds(latency_ + bytes * seconds_per_byte_);
+// between two devices crosses the sender's and the receiver's link: both at the
+// same time, or one after the other where the host's memory is between them.
+//
+// A short one goes between the packets of a longer one, and what is booked
+// after it comes later by as much: a scalar that is read or written does not
+// wait until a batch has arrived.
+Machine::Booking Machine::Book(Device* from, Device* to, uint64_t bytes,
+                               Time earliest) {
+  const Duration once = Seconds(1e-6 * figures_.latency_us +
+                                1e-9 * bytes / figures_.gigabytes_per_second);
+  const bool by_the_host =
+      from != nullptr && to != nullptr && !figures_.peer_access;
+  const Duration way_to_host = by_the_host ? once : Duration(0);
   std::lock_guard<std::mutex> lock(links_);
   if (bytes <= kShortBytes) {
+    const Time arrives = earliest + way_to_host;
     if (from != nullptr) {
       from->out_free_at = std::max(earliest, from->out_free_at) + once;
     }
-    if (to != nullptr) to->in_free_at = std::max(earliest, to->in_free_at) + once;
-    return {earliest, earliest + once};
+    if (to != nullptr) to->in_free_at = std::max(arrives, to->in_free_at) + once;
+    return {{earliest, earliest + once}, {arrives, arrives + once}};
   }
-  Time begin = earliest;
-  if (from != nullptr) begin = std::max(begin, from->out_free_at);
-  if (to != nullptr) begin = std::max(begin, to->in_free_at);
-  const Time end = begin + once;
-  if (from != nullptr) from->out_free_at = end;
-  if (to != nullptr) to->in_free_at = end;
-  return {begin, end};
+  if (from != nullptr) earliest = std::max(earliest, from->out_free_at);
+  Time arrives = earliest + way_to_host;
+  if (to != nullptr) arrives = std::max(arrives, to->in_free_at);
+  const Time leaves = by_the_host ? earliest : arrives;
+  const Booking booked{{leaves, leaves + once}, {arrives, arrives + once}};
+  if (from != nullptr) from->out_free_at = booked.out.end;
+  if (to != nullptr) to->in_free_at = booked.in.end;
+  return booked;
 }
 
 }  // namespace emulated_gpu

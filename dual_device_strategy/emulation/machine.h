@@ -6,7 +6,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -80,9 +82,45 @@ struct Device {
   DeviceMemory memory;
   Account compute, copy;
   std::atomic<int64_t> bytes_in{0}, bytes_out{0};
+  std::atomic<int64_t> bytes_pageable{0};  // of bytes_in
   Time in_free_at, out_free_at;  // guarded by Machine::links
   std::mutex mutex;
   std::set<std::shared_ptr<SP_Stream_st>> streams;  // guarded by mutex
+};
+
+// Host memory that the devices' link can read by itself (page-locked).
+class PinnedMemory {
+ public:
+  void Add(const void* begin, uint64_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ranges_[reinterpret_cast<uintptr_t>(begin)] = bytes;
+  }
+
+  void Remove(const void* begin) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ranges_.erase(reinterpret_cast<uintptr_t>(begin));
+  }
+
+  bool Contains(const void* address) const {
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto range = ranges_.upper_bound(at);
+    return range != ranges_.begin() &&
+           at - std::prev(range)->first < std::prev(range)->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uintptr_t, uint64_t> ranges_;  // guarded by mutex_
+};
+
+// The figures of the links, the same for each device and direction.
+struct Links {
+  double gigabytes_per_second = 0, latency_us = 0;
+  // How fast a thread of the host copies memory into a pinned buffer.
+  double pageable_gigabytes_per_second = 0;
+  // Whether devices reach each other's memory, or only by way of the host's.
+  bool peer_access = true;
 };
 
 class Machine {
@@ -91,8 +129,7 @@ class Machine {
   static Machine& Get();
 
   // To be called once, before TensorFlow asks for devices.
-  void Configure(const std::vector<int64_t>& memory_limits,
-                 double gigabytes_per_second, double latency_us);
+  void Configure(const std::vector<int64_t>& memory_limits, const Links& links);
 
   // The device whose memory an address lies in, or null for host memory.
   Device* Owner(const void* address);
@@ -103,11 +140,11 @@ class Machine {
   template <typename Wait>
   void Transfer(Device* from, Device* to, uint64_t bytes, Time earliest,
                 Wait wait) {
-    const Account::Span span = Book(from, to, bytes, earliest);
+    const Booking booked = Book(from, to, bytes, earliest);
     Account::Open out, in;
-    if (from != nullptr) out = from->copy.Begin(span.begin, span.end);
-    if (to != nullptr) in = to->copy.Begin(span.begin, span.end);
-    wait(span.end);
+    if (from != nullptr) out = from->copy.Begin(booked.out.begin, booked.out.end);
+    if (to != nullptr) in = to->copy.Begin(booked.in.begin, booked.in.end);
+    wait(booked.in.end);
     if (from != nullptr) {
       from->copy.End(out);
       from->bytes_out += bytes;
@@ -118,14 +155,25 @@ class Machine {
     }
   }
 
+  // What comes before a copy to `device` from host memory that is not pinned:
+  // as in CUDA builds of TensorFlow, the thread that wants the copy first moves
+  // the bytes to a pinned buffer.
+  void Stage(Device* device, const void* from, uint64_t bytes);
+
+  PinnedMemory pinned;
+
   int device_count() const { return static_cast<int>(devices_.size()); }
   Device& device(int ordinal) { return *devices_[ordinal]; }
 
  private:
-  Account::Span Book(Device* from, Device* to, uint64_t bytes, Time earliest);
+  // When a transfer is on the sender's and on the receiver's link.
+  struct Booking {
+    Account::Span out, in;
+  };
+  Booking Book(Device* from, Device* to, uint64_t bytes, Time earliest);
 
   std::vector<std::unique_ptr<Device>> devices_;
-  double seconds_per_byte_ = 0, latency_ = 0;
+  Links figures_;
   std::mutex links_;
 };
 

@@ -13,8 +13,9 @@ class DeviceUse:
     """The use of one emulated GPU over a stretch of time.
 
     `compute_seconds` is how long the device computed, `copy_seconds` how long its links carried
-    data (each direction counts); `busy` and `copy` are their shares of `seconds`.  Memory is in
-    bytes: what tensors held at the end (live) and at most (peak).
+    data (each direction counts); `busy` and `copy` are their shares of `seconds`.  `bytes_pageable`
+    are those of `bytes_in` that came from host memory that is not pinned.  Memory is in bytes: what
+    tensors held at the end (live) and at most (peak).
     """
 
     seconds: float
@@ -22,6 +23,7 @@ class DeviceUse:
     copy_seconds: float
     bytes_in: int
     bytes_out: int
+    bytes_pageable: int
     memory_live: int
     memory_peak: int
     memory_limit: int
@@ -128,6 +130,7 @@ def _use(seconds: float, now, before, memory_peak: int) -> DeviceUse:
         copy_seconds=(now.copy_ns - before.copy_ns) / 1e9,
         bytes_in=now.bytes_in - before.bytes_in,
         bytes_out=now.bytes_out - before.bytes_out,
+        bytes_pageable=now.bytes_pageable - before.bytes_pageable,
         memory_live=now.memory_live,
         memory_peak=memory_peak,
         memory_limit=now.memory_limit,

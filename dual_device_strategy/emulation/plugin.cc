@@ -46,13 +46,19 @@ void Deallocate(const SP_Device* device, SP_DeviceMemoryBase* memory) {
   memory->size = 0;
 }
 
+// Pinned memory of the host.
 void* HostAllocate(const SP_Device*, uint64_t size) {
   constexpr uint64_t kAlignment = 256;
-  return std::aligned_alloc(kAlignment,
-                            (size + kAlignment - 1) / kAlignment * kAlignment);
+  size = (size + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = std::aligned_alloc(kAlignment, size);
+  if (memory != nullptr) Machine::Get().pinned.Add(memory, size);
+  return memory;
 }
 
-void HostDeallocate(const SP_Device*, void* memory) { std::free(memory); }
+void HostDeallocate(const SP_Device*, void* memory) {
+  Machine::Get().pinned.Remove(memory);
+  std::free(memory);
+}
 
 TF_Bool AllocatorStats(const SP_Device* device, SP_AllocatorStats* stats) {
   const MemoryCounts counts = DeviceOf(device)->memory.Counts();
@@ -96,9 +102,10 @@ void MemcpyDeviceToHost(const SP_Device*, SP_Stream stream, void* to,
   Ok(status);
 }
 
-void MemcpyHostToDevice(const SP_Device*, SP_Stream stream,
+void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream,
                         SP_DeviceMemoryBase* to, const void* from,
                         uint64_t bytes, TF_Status* status) {
+  Machine::Get().Stage(DeviceOf(device), from, bytes);
   EnqueueCopy(stream, to->opaque, from, bytes);
   Ok(status);
 }
@@ -135,6 +142,7 @@ void SyncMemcpyDeviceToHost(const SP_Device* device, void* to,
 void SyncMemcpyHostToDevice(const SP_Device* device, SP_DeviceMemoryBase* to,
                             const void* from, uint64_t bytes,
                             TF_Status* status) {
+  Machine::Get().Stage(DeviceOf(device), from, bytes);
   CopyNow(device, to->opaque, from, bytes);
   Ok(status);
 }

@@ -24,6 +24,8 @@ class Emulation:
     memory_mb: tuple[int, ...]
     gbps: float
     latency_us: float
+    pageable_gbps: float
+    peer_access: bool
     started: float  # on time.perf_counter()'s clock
 
     @property
@@ -53,6 +55,9 @@ def start(
     memory_mb: int | Sequence[int] = 4096,
     gbps: float = 16.0,
     latency_us: float = 10.0,
+    *,
+    pageable_gbps: float = 8.0,
+    peer_access: bool = True,
 ) -> Emulation:
     """Gives this process emulated GPUs, which TensorFlow lists as its devices of type "GPU".
 
@@ -65,6 +70,10 @@ def start(
       gbps: the bandwidth of each GPU's link to the host, in 10^9 bytes per second and direction.
         A transfer between two GPUs crosses both their links.
       latency_us: microseconds that every transfer takes beside.
+      pageable_gbps: how fast a thread of the host copies batches that are not in pinned memory to
+        where the link can read them, which comes before their transfer.
+      peer_access: whether the GPUs reach each other's memory. If not, what goes from one to another
+        crosses their links one after the other, by way of host memory.
 
     Raises:
       ValueError: for figures that do not describe a device.
@@ -76,6 +85,7 @@ def start(
     for name, value, fine in (
         ("gbps", gbps, gbps > 0),
         ("latency_us", latency_us, latency_us >= 0),
+        ("pageable_gbps", pageable_gbps, pageable_gbps > 0),
     ):
         if not fine or not math.isfinite(value):
             raise ValueError(f"{name} must be a positive number, got {name}={value}")
@@ -94,12 +104,25 @@ def start(
             "cannot be added to them: hide them with CUDA_VISIBLE_DEVICES=-1, or use them."
         )
     library, _ = loaded()
-    library.configure([mb * _MEGABYTE for mb in limits], gbps, latency_us)
+    library.configure(
+        [mb * _MEGABYTE for mb in limits],
+        gbps=gbps,
+        latency_us=latency_us,
+        pageable_gbps=pageable_gbps,
+        peer_access=peer_access,
+    )
     compat.load_pluggable_device_library(str(building.library()))
     if library.register_with_tensorflow() == 0:
         raise RuntimeError("TensorFlow took none of the kernels for the emulated GPUs.")
     steering.steer(gpus)
-    _started = Emulation(limits, gbps, latency_us, time.perf_counter())
+    _started = Emulation(
+        memory_mb=limits,
+        gbps=gbps,
+        latency_us=latency_us,
+        pageable_gbps=pageable_gbps,
+        peer_access=peer_access,
+        started=time.perf_counter(),
+    )
     logging.warning(
         "%d emulated GPUs (memory %s MB, links of %g GB/s and %g us): overlap, stalls, memory and "
         "placement are as on such a machine, the speed of computing is not.",
@@ -115,7 +138,8 @@ def start_from_environment() -> Emulation | None:
     """Starts the emulation if EMULATED_GPUS asks for it: for programs that cannot be edited.
 
     EMULATED_GPUS is the number of GPUs (0, empty or unset: none). EMULATED_GPUS_MEMORY_MB ("2048"
-    or "2048,1024"), EMULATED_GPUS_GBPS and EMULATED_GPUS_LATENCY_US are start()'s other arguments.
+    or "2048,1024"), EMULATED_GPUS_GBPS, EMULATED_GPUS_LATENCY_US, EMULATED_GPUS_PAGEABLE_GBPS and
+    EMULATED_GPUS_PEER_ACCESS (1 or 0) are start()'s other arguments.
     Does nothing if the emulation runs already.
     """
     if _started or os.environ.get("EMULATED_GPUS", "") in ("", "0"):
@@ -126,10 +150,12 @@ def start_from_environment() -> Emulation | None:
             "EMULATED_GPUS_MEMORY_MB", lambda text: [int(part) for part in text.split(",")]
         )
         arguments["memory_mb"] = memory if len(memory) > 1 else memory[0]
-    for argument in ("gbps", "latency_us"):
+    for argument in ("gbps", "latency_us", "pageable_gbps"):
         name = f"EMULATED_GPUS_{argument.upper()}"
         if os.environ.get(name):
             arguments[argument] = _figure(name, float)
+    if os.environ.get("EMULATED_GPUS_PEER_ACCESS"):
+        arguments["peer_access"] = bool(_figure("EMULATED_GPUS_PEER_ACCESS", int))
     return start(**arguments)
 
 

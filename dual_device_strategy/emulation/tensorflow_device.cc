@@ -209,6 +209,7 @@ void RegisterDevices() {
 
 extern "C" int emulated_gpu_register_with_tensorflow(void) {
   emulated_gpu::RegisterDevices();
+  emulated_gpu::RegisterHostDevice();
   emulated_gpu::RegisterTimedOpOnGpu();
   return emulated_gpu::RegisterCpuKernels();
 }

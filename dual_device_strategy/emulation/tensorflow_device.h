@@ -11,6 +11,9 @@ namespace emulated_gpu {
 // Makes TensorFlow create the devices with memory of their own pools.
 void RegisterDevices();
 
+// Makes TensorFlow create CPU devices that have pinned memory to give.
+void RegisterHostDevice();
+
 // Returns the number of kernels.
 int RegisterCpuKernels();
 void RegisterTimedOpOnGpu();
