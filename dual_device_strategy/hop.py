@@ -63,9 +63,7 @@ class Hop:
             return at_source(flat) if at_source else flat
 
         def find_there(handle):
-            return tf.raw_ops.IteratorFromStringHandleV2(
-                string_handle=handle, output_types=types, output_shapes=shapes
-            )
+            return tf.raw_ops.IteratorFromStringHandleV2(string_handle=handle)
 
         remote_find = trace(find_there, tf.TensorSpec([], tf.string))
         remote_next = trace(get_next_there, _RESOURCE)

@@ -1,6 +1,7 @@
 """The way of a batch: host -> data device -> model device, one slot at a time.
 
     dataset            a tf.data pipeline on the data device's host
+    pinning            to memory that a GPU reads by itself, see `pinned.py`
     hop, data device   PREPARING: copied to the data device and through the front end
     copies             READY: copied to the model device, or on the way there, two at once
     iterator           TRAINING: what the step holds
@@ -26,10 +27,13 @@ from dual_device_strategy.copies import Copies
 from dual_device_strategy.devices import usable_cores
 from dual_device_strategy.hop import Hop, component_specs, components, get_next
 from dual_device_strategy.out_of_memory import PREPARING, READY, bytes_of, scope_name
+from dual_device_strategy.pinned import Pinning
 
 # A smaller batch is copied in less than 0.2 ms over any link, which is what the second copy's way
 # over the host costs.
 WORTH_TWO_COPIES = 64 * 1024
+# A smaller batch takes the host 10 us to copy, and less than the way over another thread.
+WORTH_PINNING = 64 * 1024
 _numbers = itertools.count()  # one for each `Staging`; an id() comes back after the object is gone
 
 
@@ -61,6 +65,11 @@ class Staging:
         self._host_device = compat.host_of(data_device)
         self._host_slots, self._prepare = 0, None
         specs = component_specs(front_end_spec)
+        first = target_device if data_device == self._host_device else data_device
+        self._pinning = Pinning(host_spec) if _is_worth_pinning(host_spec, first) else None
+        from_host = counts.get_next_counted if counts else get_next
+        if self._pinning:
+            from_host = self._pinning.get_next_of(from_host)
         if data_device != self._host_device or warm_up:
             self._prepare = Hop(
                 host_spec,
@@ -70,7 +79,7 @@ class Staging:
                 slots=prepared_slots,
                 transform=front_end,
                 element_spec=front_end_spec,
-                get_next=counts.get_next_counted if counts else get_next,
+                get_next=from_host,
                 failed=counts.note_end if warm_up else None,
                 warm_up=warm_up,
             )
@@ -79,7 +88,7 @@ class Staging:
         self.ready_slots = ready_slots
         ready = {
             "scope": scope_name(READY, specs),
-            "get_next": counts.get_next_counted if counts and not self._prepare else get_next,
+            "get_next": get_next if self._prepare else from_host,
             "warm_up": warm_up,
         }
         size = bytes_of(specs)
@@ -111,6 +120,8 @@ class Staging:
             # A function's arguments and results are on the default device.
             host = compat.moved(host, self._host_device)
         with tf.device(self._host_device):
+            if self._pinning:
+                host = self._pinning.pinned(host)
             if self._host_slots:
                 host = host.prefetch(self._host_slots)
             iterator = iter(host.with_options(self._host_options))
@@ -119,6 +130,17 @@ class Staging:
         way = self._two_copies if self._two_copies and self.ready_slots > 1 else self._one_copy
         way.slots = self.ready_slots
         return way.iterator_over(iterator)
+
+
+def _is_worth_pinning(spec, device: str) -> bool:
+    """Not for what is copied within microseconds; nor where there is no GPU to read it.
+
+    Ragged and sparse tensors travel as variants, whose contents no op of tf.data copies.
+    """
+    size = bytes_of(component_specs(spec))
+    if "device:GPU" not in device or tf.variant in compat.flat_types(spec):
+        return False
+    return size is None or size >= WORTH_PINNING
 
 
 def _are_apart(one: str, other: str) -> bool:

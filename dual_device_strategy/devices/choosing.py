@@ -48,7 +48,7 @@ def check(data_gpu: int | None, model_gpu: int | None, gpus: Sequence) -> Pair:
     Raises:
       ValueError: if it does not exist or is not a pair.
     """
-    asked = f"data_gpu={data_gpu}, model_gpu={model_gpu}"
+    asked = named(data_gpu, model_gpu)
     otherwise = "or leave both out to have the devices chosen"
     if len(gpus) < 2:
         why = topology.why_gpus_are_missing(len(gpus))
@@ -76,6 +76,12 @@ def check(data_gpu: int | None, model_gpu: int | None, gpus: Sequence) -> Pair:
             f"different ones, {otherwise}."
         )
     return data_gpu, model_gpu
+
+
+def named(data_gpu: int | None, model_gpu: int | None) -> str:
+    """What was asked for, in words."""
+    given = {"data_gpu": data_gpu, "model_gpu": model_gpu}
+    return ", ".join(f"{name}={index}" for name, index in given.items() if index is not None)
 
 
 def _count(gpus):

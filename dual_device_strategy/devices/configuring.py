@@ -147,7 +147,7 @@ def gpu_name(gpu: tf.config.PhysicalDevice) -> str:
 def _check_not_configured(data_gpu, model_gpu, chosen):
     if compat.runtime_started():
         raise RuntimeError(
-            f"configure_devices(data_gpu={data_gpu}, model_gpu={model_gpu}) came after "
+            f"configure_devices({choosing.named(data_gpu, model_gpu)}) came after "
             "TensorFlow's runtime had started, and devices are fixed from then on: the first "
             "tensor, variable, dataset, Keras layer or tf.config.list_logical_devices() starts "
             "it, so call configure_devices before any of them, first in the program."

@@ -16,11 +16,13 @@ _THREADS_PER_GPU = 8
 
 
 def steer(gpus: int) -> None:
-    # Graph optimizers that rewrite for GPUs: the first makes convolutions channels-first, which
-    # CPU kernels cannot do, the second puts cuDNN's implementation of a function for another.
-    tf.config.optimizer.set_experimental_options(
-        {"layout_optimizer": False, "implementation_selector": False}
-    )
+    # Graph optimizers run, but for two. The first puts cuDNN's implementation of a Keras 2 layer
+    # for another. The second makes convolutions channels-first, which CPU kernels cannot do; in a
+    # build for CUDA it asks CUDA about the devices, gets no answer and leaves the layout alone.
+    options = {"implementation_selector": False}
+    if not tf.test.is_built_with_cuda():
+        options["layout_optimizer"] = False
+    tf.config.optimizer.set_experimental_options(options)
     # A kernel that computes holds its thread until the device's earlier work is done. TensorFlow
     # has one thread per core for all kernels: on two cores, two such would stop the host's work.
     if tf.config.threading.get_inter_op_parallelism_threads() == 0:

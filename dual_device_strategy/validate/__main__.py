@@ -2,31 +2,57 @@
 
 Proves a set-up in five sections: prerequisites, configuration, placement, transfers, pipeline.
 Every line passes, fails with a remedy, or informs; the exit code is 0 only if every check passed.
+
+With --on_hardware --report=FILE it goes on with what only two real GPUs can show, an hour's run
+among it, and writes a report to send. With --emulate_gpus=2 that is a rehearsal.
 """
 
 import json
 import sys
 from pathlib import Path
 
+import tensorflow as tf
 from absl import flags
 
 from dual_device_strategy import command
+from dual_device_strategy.devices import Devices
 from dual_device_strategy.validate import (
     configuration,
+    on_hardware,
     pipeline,
     placement,
     prerequisites,
     transfer,
 )
+from dual_device_strategy.validate.hardware_report import HardwareReport
 from dual_device_strategy.validate.report import Report
 
 flags.adopt_module_key_flags(command)
 _JSON = flags.DEFINE_string("json", None, "Write the report to this file as JSON as well.")
 
 
+_ON_HARDWARE = flags.DEFINE_boolean(
+    "on_hardware", False, "Also run what only two real GPUs can show; needs --report."
+)
+_REPORT = flags.DEFINE_string(
+    "report", None, "Write what --on_hardware finds to this new file (Markdown), as it goes."
+)
+_MINUTES = flags.DEFINE_float(
+    "minutes",
+    None,
+    "Length of the long run of --on_hardware; 60 if left out, some seconds in a rehearsal.",
+    lower_bound=0.0,
+)
+
+
 def main(_) -> None:
+    if _ON_HARDWARE.value != (_REPORT.value is not None):
+        sys.exit("--on_hardware and --report=FILE go together: give both, or neither.")
     command.start_emulation()
-    report = validate()
+    if _ON_HARDWARE.value:
+        with command.exit_on(ValueError):
+            sys.exit(_validate_on_hardware(_REPORT.value))
+    report, _ = validate()
     if _JSON.value:
         try:
             Path(_JSON.value).write_text(json.dumps(report.as_json(), indent=2))
@@ -38,8 +64,8 @@ def main(_) -> None:
     sys.exit(1 if report.failed else 0)
 
 
-def validate() -> Report:
-    """Runs the five sections with the devices of the flags."""
+def validate() -> tuple[Report, Devices | None]:
+    """Runs the five sections with the devices of the flags, which are returned as well."""
     report = Report()
     devices = None
     with report.section("Prerequisites", "pip install 'dual-device-strategy[gpu]'"):
@@ -55,7 +81,26 @@ def validate() -> Report:
             with report.section(title, "do what it says, or report it with the log above"):
                 section.check(report, devices)
     print(report.summary())
-    return report
+    return report, devices
+
+
+def _validate_on_hardware(path: str) -> int:
+    """The exit code; raises ValueError where there is nothing to validate or to write to."""
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if gpus < 2:
+        raise ValueError(
+            f"--on_hardware needs two GPUs and TensorFlow sees {gpus or 'none'}: run it where "
+            "there are two, or rehearse it with --emulate_gpus=2."
+        )
+    written = HardwareReport(path, on_hardware.title())
+    sections, devices = validate()
+    if devices:
+        on_hardware.run(written, sections, devices, on_hardware.Budget.of(_MINUTES.value))
+    else:
+        with written.check("Configuration", "two devices") as finding:
+            finding.found(sections.lines[-1].remedy, False)
+    print(f"{written.close()} The report is in {path}.")
+    return 1 if written.unexpected else 0
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, emulation
 from dual_device_strategy.devices import Devices, topology
+from dual_device_strategy.pinned import Pinning
 from dual_device_strategy.validate.report import Report
 
 REPEATS = 100
@@ -29,6 +30,7 @@ DTYPES = (
 )
 _STRIDE = 64  # bytes from one repeat's contents to the next one's, a multiple of any dtype's size
 _TIMED_BYTES = 16 << 20
+_TIMED_COPIES = 7
 _REMEDY = (
     "copies between these devices are not to be trusted: update the driver, switch off ACS and "
     "IOMMU in the BIOS (they break peer-to-peer copies on some boards), or take another pair"
@@ -127,19 +129,49 @@ def _note_bandwidth(report, devices):
     if devices.model.kind == "CPU":
         report.note("no bandwidth to measure: logical CPUs share one memory")
         return
-    ways = [("CPU:0", data), (data, model), (model, data)]
-    speeds = {f"{a} -> {b}": _bandwidth(a, b) for a, b in ways if a != b}
+    speeds = bandwidths(data, model)
     listed = ", ".join(f"{way} {speed:.1f}" for way, speed in speeds.items())
     report.note(f"bandwidth in GB/s: {listed}", gbps=speeds)
 
 
-def _bandwidth(source, target):
-    """Gigabytes per second of one large copy; the median of several."""
+def bandwidths(data: str, model: str) -> dict[str, float]:
+    """Gigabytes per second of each way that a batch may take, by its name."""
+    first = model if data == "CPU:0" else data
+    speeds = {
+        f"CPU:0 (pageable) -> {first}": _bandwidth(made_on("CPU:0"), first),
+        f"CPU:0 (pinned) -> {first}": _bandwidth(made_pinned(), first),
+    }
+    for source, target in ((data, model), (model, data)):
+        if "CPU:0" not in (source, target):
+            speeds[f"{source} -> {target}"] = _bandwidth(made_on(source), target)
+    if data == "CPU:0":
+        speeds[f"{model} -> CPU:0"] = _bandwidth(made_on(model), "CPU:0")
+    return speeds
+
+
+def made_on(device: str) -> list[tf.Tensor]:
+    """Large tensors on a device, all different."""
+    with tf.device(device):
+        return [tf.fill([_TIMED_BYTES // 4], float(repeat)) for repeat in range(_TIMED_COPIES)]
+
+
+def made_pinned() -> list[tf.Tensor]:
+    """Large tensors in pinned host memory, where there is any."""
+    with tf.device("CPU:0"):
+        made = tf.data.Dataset.range(_TIMED_COPIES).map(
+            lambda repeat: tf.fill([_TIMED_BYTES // 4], tf.cast(repeat, tf.float32))
+        )
+        batches = Pinning(made.element_spec).pinned(made)
+        return [tf.squeeze(batch, axis=[0]) for (batch,) in batches]
+
+
+def _bandwidth(tensors, target):
+    """Gigabytes per second of one large copy; the median of several.
+
+    Of a new tensor each time, because TensorFlow caches the copies of an eager tensor.
+    """
     seconds = []
-    for repeat in range(7):
-        # A new tensor each time, because TensorFlow caches the copies of an eager tensor.
-        with tf.device(source):
-            sent = tf.fill([_TIMED_BYTES // 4], float(repeat))
+    for sent in tensors:
         _wait_for(sent)
         started = time.perf_counter()
         with tf.device(target):

@@ -58,6 +58,8 @@ def test_two_emulated_gpus_of_four_pass_all_five_sections(validate):
     assert (code, failed) == (0, []), done.stdout
     assert {number.split(".")[0] for number in lines} == set("12345")
     assert lines["2.1"]["figures"]["data_logical"] == "GPU:1"
+    speeds = lines["4.5"]["figures"]["gbps"]
+    assert speeds["CPU:0 (pageable) -> GPU:1"] < speeds["CPU:0 (pinned) -> GPU:1"]
     assert lines["2.3"]["text"] == "what is sent to GPU:1 arrives on physical GPU 3"
     assert "   5.1 PASS  4 of 4 slots in use while a step holds batch 0\n" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("All ")

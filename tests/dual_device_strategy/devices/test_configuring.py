@@ -92,9 +92,10 @@ print(json.dumps(said))
     said = {mistake: sentence for mistake, (_, sentence) in said.items()}
     assert {sentence.count("\n") for sentence in said.values()} == {1}
     assert said["one"] == (
-        "data_gpu=1, model_gpu=None names one GPU and not the other, and TensorFlow sees 4 GPUs, "
+        "data_gpu=1 names one GPU and not the other, and TensorFlow sees 4 GPUs, "
         "0 to 3: give model_gpu as well, or leave both out to have the devices chosen.\n"
     )
+    assert said["other"].startswith("model_gpu=1 names one GPU and not the other, ")
     assert "give data_gpu as well" in said["other"]
     assert said["range"] == (
         "model_gpu=4 does not exist: TensorFlow sees 4 GPUs, 0 to 3; name two of them, or leave "

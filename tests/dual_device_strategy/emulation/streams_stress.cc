@@ -46,7 +46,7 @@ struct Plugin {
 
   Plugin() {
     const int64_t limits[kDevices] = {1 << 20, 1 << 20};
-    emulated_gpu_configure(kDevices, limits, 100, 1);
+    emulated_gpu_configure(kDevices, limits, 100, 1, 100, 1);
     TF_Status status;
     SE_PlatformRegistrationParams registration{};
     registration.platform = &platform;

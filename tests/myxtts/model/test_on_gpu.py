@@ -77,6 +77,17 @@ def test_training_needs_no_kernel_a_gpu_does_not_have(small, nothing_moves):
     np.testing.assert_allclose(losses, on_cpu, rtol=1e-4)
 
 
+def test_a_step_gives_the_same_losses_by_its_rewritten_graph_as_by_its_own(small, nothing_moves):
+    rewritten, _, _ = trained(small, "/GPU:1")
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        own, _, _ = trained.__wrapped__(small, "/GPU:1")
+    finally:
+        tf.config.optimizer.set_experimental_options({**before, "disable_meta_optimizer": False})
+    np.testing.assert_allclose(rewritten, own, rtol=1e-5)
+
+
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_trains_on_a_gpu(small, nothing_moves, policy):
     losses, variables, _ = trained(small, "/GPU:1", policy)
