@@ -25,13 +25,17 @@ _DECIMAL = re.compile("[0-9]+[.,][0-9]+")
 _WHOLE = re.compile("[0-9]+")
 # What num2words raises for numbers that one of its languages cannot say.
 _NO_WORDS = (
-    *(NotImplementedError, ArithmeticError, LookupError),
-    *(AttributeError, TypeError, ValueError),
+    *(NotImplementedError, ArithmeticError, LookupError, RecursionError),
+    *(AssertionError, AttributeError, TypeError, ValueError),
 )
+# The search for amounts takes minutes in thousands of digits.
+_TOO_LONG = re.compile("[0-9.,]{300}")
 
 
 def numbers_in_words(text: str, language: str, wording: Wording) -> str:
     """UserError names a number for which num2words has no words in this language."""
+    if found := _TOO_LONG.search(text):
+        raise UserError(f"the number {found[0][:20]}... is too long to be said; write it out")
     if language in _WITH_COMMAS:
         text = _GROUPED_BY_COMMAS.sub(lambda match: match[0].replace(",", ""), text)
     else:

@@ -45,6 +45,15 @@ def test_texts_are_written_as_the_published_cleaners_write_them(language):
     assert not found, f"recorded with {RECORDED_WITH}; different here: {others}"
 
 
+@pytest.mark.parametrize(
+    ("language", "number"),
+    [("en", "9" * 5000), ("en", "9," * 3000), ("hu", "8" * 40 + ".5"), ("ar", "7" * 66)],
+)
+def test_numbers_that_have_no_words_are_refused(language, number):
+    with pytest.raises(UserError, match="write it out"):
+        cleaners.cleaned(f"{number}€ {number}", language)
+
+
 def test_a_country_does_not_change_how_a_text_is_written():
     assert cleaners.cleaned("Dr. A", "en-GB") == cleaners.cleaned("Dr. A", "en") == "doctor a"
 
