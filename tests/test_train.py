@@ -28,6 +28,7 @@ SMALL = [
     "--sample_steps=1000",
     "--log_steps=1",
     "--steps_per_call=1",
+    "--precision=float32",
 ]
 
 

@@ -21,7 +21,7 @@ from myxtts.training import checkpoints, networks
 from myxtts.training.config import TrainConfig
 from myxtts.training.data import StageData
 from myxtts.training.loop import Loop
-from myxtts.training.precision import chosen_precision, policy_of
+from myxtts.training.precision import fastest_precision, policy_of
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import Surroundings, stage_named
 
@@ -77,7 +77,7 @@ def rehearsed(
     before = keras.config.dtype_policy()
     with tempfile.TemporaryDirectory(prefix="myxtts-rehearsal-") as place:
         run = RunDirectory(place)
-        precision = chosen_precision(config.precision)
+        precision = fastest_precision() if config.precision == "auto" else config.precision
         try:
             with strategy.scope():
                 for needed in stage_named(stage).needs:

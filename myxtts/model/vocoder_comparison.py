@@ -25,7 +25,11 @@ def compare_vocoders(
     """
     log_mel = make_log_mel(audio)
 
-    @tf.function(reduce_retracing=True)
+    # One trace for all shapes: it takes as long as the clips.
+    mels = tf.TensorSpec([None, None, audio.n_mels])
+    clips = tf.TensorSpec([None], tf.int32)
+
+    @tf.function(input_signature=[mels, mels, clips, tf.TensorSpec([None, None])])
     def distances(mel, recorded, lengths, speaker):
         there = tf.sequence_mask(lengths, tf.shape(mel)[1], tf.float32)[:, :, None]
         # A clip is silent beyond its length, so padding favours neither.

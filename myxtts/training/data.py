@@ -76,11 +76,16 @@ class StageData:
         return cls(corpus, vocabulary, config, batches)
 
     def batches(
-        self, stage: Stage | None, *, position: int = 0, augmented: bool
+        self,
+        stage: Stage | None,
+        *,
+        position: int = 0,
+        augmented: bool,
+        count: int | None = None,
     ) -> tf.data.Dataset:
-        """The stage's batches from number `position` on, without end; call it in the strategy's
-        scope. Features, and what the stage adds to them, are made on the data device. Without a
-        stage the batches are whole clips with their features."""
+        """The stage's batches from number `position` on, without end or `count` of them; call it
+        in the strategy's scope. Features, and what the stage adds to them, are made on the data
+        device. Without a stage the batches are whole clips with their features."""
         features = make_features(
             FeatureConfig(
                 self._config.model.audio,
@@ -98,6 +103,9 @@ class StageData:
             workers=self._config.workers,
             host_prefetch=self._config.host_prefetch,
         )
+
+        if count is not None:
+            dataset = dataset.take(count)
 
         def front_end(batch):
             batch = features(batch)

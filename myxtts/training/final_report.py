@@ -15,15 +15,21 @@ def write_report(run: RunDirectory) -> str:
     results = {stage: result for stage, result in results.items() if result is not None}
     lines = [f"# Training in {run.path.name}", ""]
     lines += [
-        "| stage | steps | minutes | ended because | parameters | waiting for data | skipped |"
+        "| stage | steps | minutes | in steps | before and after them | ended because | parameters "
+        "| waiting for data | skipped |"
     ]
-    lines += ["|---|---|---|---|---|---|---|"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
     for stage, result in results.items():
         size = sum(result["parameters"].values()) / 1e6
         lines.append(
-            f"| {stage} | {result['steps']:,} | {result['seconds'] / 60:.1f} | {result['reason']} "
+            f"| {stage} | {result['steps']:,} | {result['seconds'] / 60:.1f} "
+            f"| {_share_in_steps(result):.0%} | {result.get('seconds_before', 0):.0f} and "
+            f"{result.get('seconds_after', 0):.0f} s | {result['reason']} "
             f"| {size:.2f} M | {result['wait_share']:.1%} | {result['skipped']} |"
         )
+    for stage, result in results.items():
+        for sentence in result.get("complaints", ()):
+            lines += ["", f"**{stage}**: {sentence}."]
     lines += ["", "## Held-out figures", ""]
     for stage, result in results.items():
         if result["held_out"]:
@@ -47,6 +53,10 @@ def write_report(run: RunDirectory) -> str:
     except OSError as error:
         raise UserError(f"{run.report_file} cannot be written: {error.strerror}") from None
     return text
+
+
+def _share_in_steps(result: dict) -> float:
+    return result.get("seconds_in_steps", 0.0) / max(result["seconds"], 0.1)
 
 
 def _drawn(run: RunDirectory) -> str:

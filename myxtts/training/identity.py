@@ -49,7 +49,7 @@ class RunIdentity:
                 f"{_remedy(run)}"
             )
         if run.identity_file.exists():
-            self._refuse_other_clips(run, _read_identity(run), f"{run.path} was begun")
+            self._refuse_other_clips(run, run.identity(), f"{run.path} was begun")
         if run.config_file.exists():
             theirs, mine = (to_json(c)["model"] for c in (run.config(), config))
             for difference in _differences("model", theirs, mine):
@@ -81,8 +81,10 @@ class RunIdentity:
             if theirs.get(name) != getattr(self, name):
                 raise UserError(f"{was} on other {words} than these; {_remedy(run)}")
 
-    def save(self, run: RunDirectory) -> None:
-        write_whole(run.identity_file, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+    def save(self, run: RunDirectory, precision: str) -> None:
+        """Also the precision, which the run is continued in where "auto" is asked for."""
+        kept = {**dataclasses.asdict(self), "precision": precision, **_only_precision(run)}
+        write_whole(run.identity_file, json.dumps(kept, indent=1) + "\n")
 
 
 def fixed_settings(config: TrainConfig, stage: str) -> dict:
@@ -107,13 +109,8 @@ def without_effect(result: dict, config: TrainConfig, stage: str) -> list[str]:
     ]
 
 
-def _read_identity(run: RunDirectory) -> dict:
-    try:
-        return dict(json.loads(run.identity_file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(
-            f"{run.identity_file} cannot be read: {error}; give another run directory"
-        ) from None
+def _only_precision(run: RunDirectory) -> dict:
+    return {name: value for name, value in run.identity().items() if name == "precision"}
 
 
 def _differences(name: str, theirs: object, mine: object) -> Iterator[str]:

@@ -51,6 +51,11 @@ class Loop:
         """What is to be saved beside networks and optimizers."""
         return [self.step, self.planned, *self.loss_scale.variables()]
 
+    def is_traced(self, phase: int) -> bool:
+        """Whether `run` was called in this phase before; the first call traces, which takes
+        seconds."""
+        return phase in self._calls
+
     def run(self, iterator, steps: int, phase: int) -> None:
         """`steps` steps with the next batches of the iterator."""
         if phase not in self._calls:

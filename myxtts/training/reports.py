@@ -34,7 +34,7 @@ class Board:
 
 
 class Bar:
-    """A stage's progress bar."""
+    """A stage's progress bar, with the time that is left of the whole run."""
 
     def __init__(self, stage: str, step: int, planned: int | None, shown: bool):
         self._bar = tqdm(
@@ -46,6 +46,7 @@ class Bar:
             dynamic_ncols=True,
             mininterval=0.5,
         )
+        self._run_left = ""
 
     def plan(self, steps: int) -> None:
         self._bar.total = steps
@@ -54,8 +55,53 @@ class Bar:
     def advance(self, steps: int) -> None:
         self._bar.update(steps)
 
+    def run_left(self, seconds: float | None) -> None:
+        """`seconds` are left of the run, this stage and those after it; None if unknown."""
+        left = "" if seconds is None else tqdm.format_interval(round(seconds))
+        self._run_left = left and f", {left} left of the run"
+
     def show(self, loss: float, wait_share: float) -> None:
-        self._bar.set_postfix_str(f"loss {loss:.4f}, {wait_share:.0%} waiting", refresh=False)
+        text = f"loss {loss:.4f}, {wait_share:.0%} waiting{self._run_left}"
+        self._bar.set_postfix_str(text, refresh=False)
+
+    def says(self, what: str) -> None:
+        """What is being done now that is no step."""
+        if self._bar.disable:  # closed, too
+            return
+        self._bar.set_postfix_str(f"{what}{self._run_left}", refresh=True)
 
     def close(self) -> None:
+        self._bar.close()
+
+
+class Parts:
+    """A bar for what is done before the steps of a stage, or after them.
+
+        with Parts("gpt, before its steps", 2, shown=True) as parts:
+            parts.begin("clips and texts")
+            ...
+            parts.begin("networks")
+    """
+
+    def __init__(self, title: str, count: int, shown: bool):
+        self._title, self._begun = title, 0
+        self._bar = tqdm(
+            desc=title,
+            total=count,
+            disable=not shown,
+            dynamic_ncols=True,
+            leave=False,
+            bar_format="{desc} |{bar}| {n_fmt}/{total_fmt} {elapsed}",
+        )
+
+    def begin(self, what: str) -> None:
+        """The part before is done."""
+        self._bar.update(min(self._begun, 1))
+        self._begun += 1
+        self._bar.set_description_str(f"{self._title}: {what}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self._bar.close()

@@ -3,7 +3,7 @@
 config.json          the settings (TrainConfig)
 flags.txt            the flags of the command; train.py --flagfile=RUN/flags.txt repeats it
 vocabulary.json      the vocabulary
-identity.json        fingerprints of clips and vocabulary, to recognise another job
+identity.json        fingerprints of clips and vocabulary, to recognise another job; the precision
 manifests/           copies of the manifests trained and evaluated on
 checkpoints/STAGE/   STAGE is tokenizer, gpt, vocoder, ... (see `training.stages`)
     step-00001500/   a checkpoint to continue from, see `training.checkpoints`
@@ -16,8 +16,10 @@ monitor-STAGE.jsonl  step times, waiting and devices
 report.md, loss.png  the final report
 """
 
+import fcntl
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from myxtts import UserError
@@ -83,6 +85,17 @@ class RunDirectory:
                 f"{path} cannot be read: {error}; delete it to have the stage finished again"
             ) from None
 
+    def identity(self) -> dict:
+        """The contents of identity.json; empty before the run was begun."""
+        try:
+            return dict(json.loads(self.identity_file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError(
+                f"{self.identity_file} cannot be read: {error}; give another run directory"
+            ) from None
+
     def record(self, stage: str) -> dict | None:
         """What the stage's result, or else its newest checkpoint, says of how it was trained:
         "config" and "identity" among others. None where nothing was saved yet."""
@@ -105,4 +118,35 @@ class RunDirectory:
     def default_vocoder(self) -> str:
         """ "network" or "griffin_lim": which was better on the held-out clips."""
         result = self.result("vocoder")
-        return result.get("default_vocoder", "network") if result else "griffin_lim"
+        return default_vocoder(result) if result else "griffin_lim"
+
+
+def default_vocoder(result: Mapping) -> str:
+    """The better vocoder by the vocoder stage's result; never a network that is untrained."""
+    return "griffin_lim" if result.get("untrained") else result.get("default_vocoder", "network")
+
+
+def locked(run: RunDirectory):
+    """An open file; until it is closed nobody else trains in the directory, where two trainings
+    would overwrite each other's checkpoints."""
+    try:
+        run.path.mkdir(parents=True, exist_ok=True)
+        file = open(run.path / ".lock", "a")  # noqa: SIM115
+    except OSError as error:
+        raise not_writable(run, error) from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UserError(
+            f"another training is running in {run.path}; wait for it, stop it, or give another "
+            "run directory"
+        ) from None
+    return file
+
+
+def not_writable(run: RunDirectory, error: OSError) -> UserError:
+    return UserError(
+        f"the run directory {run.path} cannot be written: {error.strerror}; make room or make it "
+        "writable, or name another place"
+    )

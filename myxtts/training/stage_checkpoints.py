@@ -19,7 +19,9 @@ class Progress:
     step: int = 0
     trained_on: tuple[int, int] | None = None  # epoch and batch
     planned: int | None = None
+    planned_at: tuple[int, float] | None = None  # step and seconds; None: not to be corrected
     seconds: float = 0.0  # in all
+    preparing: float = 0.0  # of these, before the first step, and in tracing
     stepping: float = 0.0  # of these, in steps
     waited: float = 0.0  # of these, for batches
     skipped: int = 0
@@ -82,7 +84,9 @@ class StageCheckpoints:
         checkpoints.read_tensors(path, state, "training", self._training())
         known = {field.name for field in dataclasses.fields(Progress)}
         progress = Progress(**{n: v for n, v in state["progress"].items() if n in known})
-        progress.trained_on = progress.trained_on and tuple(progress.trained_on)
+        for name in ("trained_on", "planned_at"):
+            if getattr(progress, name):
+                setattr(progress, name, tuple(getattr(progress, name)))
         logging.info(
             "%s: continues after step %d (epoch %s, batch %s) from %s",
             self.stage.name,

@@ -1,20 +1,17 @@
 """One stage from its first step, or from its newest checkpoint, to its result."""
 
-import json
 import time
-from collections.abc import Iterable
 
 from absl import logging
 
 from myxtts import UserError
-from myxtts.config import to_json, write_whole
 from myxtts.training.budget import Budget
 from myxtts.training.config import TrainConfig
 from myxtts.training.data import StageData
 from myxtts.training.exhibits import Exhibits
+from myxtts.training.finishing import finish
 from myxtts.training.interruption import Interruption
 from myxtts.training.loop import Loop
-from myxtts.training.networks import parameters
 from myxtts.training.periodic import Periodic
 from myxtts.training.reports import Bar, Board
 from myxtts.training.run_directory import RunDirectory
@@ -23,7 +20,8 @@ from myxtts.training.step_log import StepLog
 from myxtts.training.step_records import StepRecords
 
 # A stage that is too short for its settings is evaluated and shown this often all the same.
-_EVALUATIONS, _SHOWS = 8, 3
+# What it shows first takes seconds to trace, so that a short stage shows only what it ends with.
+_EVALUATIONS, _SHOWS = 4, 1
 
 
 class StageRun:
@@ -50,21 +48,24 @@ class StageRun:
         board: Board,
         monitor=None,
         progress_bar: bool = True,
+        seconds_before: float = 0.0,
     ):
+        """`seconds_before`: those the stage has taken already, for what is made here."""
         self.loop, self.stage, self.data, self.held_out = loop, loop.stage, data, held_out
         self.budget, self.config, self.run = budget, config, run
         self.strategy, self.monitor = loop.strategy, monitor
-        self.exhibits, self.board, self._bar_shown = exhibits, board, progress_bar
+        self.exhibits, self.board, self.bar_shown = exhibits, board, progress_bar
+        self._seconds_before = seconds_before
         self.checkpoints = StageCheckpoints(
             self.stage, loop, config, directory=run.stage(self.stage.name), identity=identity
         )
         self.progress = Progress()
         self._fetching = Periodic(config.log_steps, self._fetch)
         self._evaluating = Periodic(
-            config.evaluate_steps, self._evaluate, at_least=_EVALUATIONS
+            config.evaluate_steps, self.evaluate, at_least=_EVALUATIONS
         )
-        self._showing = Periodic(config.sample_steps, self._show, at_least=_SHOWS)
-        self._saving = Periodic(config.checkpoint_steps, self._save)
+        self._showing = Periodic(config.sample_steps, self.show, at_least=_SHOWS)
+        self._saving = Periodic(config.checkpoint_steps, self.save)
 
     @classmethod
     def restored(cls, *args, **options) -> "StageRun":
@@ -80,15 +81,23 @@ class StageRun:
     def train(self, interruption: Interruption) -> dict | None:
         """The result, or None where a signal ended it and everything was saved."""
         progress = self.progress
-        self._seconds_before, self._started = progress.seconds, time.perf_counter()
+        progress.preparing += self._seconds_before
+        self._seconds_before, self._started = (
+            progress.seconds + self._seconds_before,
+            time.perf_counter(),
+        )
         log = StepLog.continued(self.run.steps_file, self.stage.name, progress.step)
-        self._bar = Bar(self.stage.name, progress.step, self.budget.steps, self._bar_shown)
+        self._bar = Bar(self.stage.name, progress.step, self.budget.steps, self.bar_shown)
+        self._says("tracing the first step")
         self._records = StepRecords(
             self.loop, self.data, self.config, progress, log=log, board=self.board, bar=self._bar
         )
         try:
             reason = self._steps(interruption)
-            return None if reason is None else self._finish(reason)
+            if reason is None:
+                return None
+            self._bar.close()
+            return finish(self, reason)
         finally:
             self._bar.close()
             log.close()
@@ -106,30 +115,47 @@ class StageRun:
             if budget.steps is None:
                 self._fetch()
                 measured.add(steps)
-                if budget.measure(progress.step, self._seconds(), *measured.figures()):
+                if budget.measure(progress.step, self.seconds(), *measured.figures()):
+                    progress.planned_at = progress.step, self.seconds()
                     self._plan()
                     self._bar.plan(budget.steps)
                     # At once: a run that is killed and continued must have the same schedule.
-                    self._save()
+                    self.save()
+            self._correct_plan()
             for periodic in self._due(progress.step):
                 periodic.action()
                 if progress.evaluations_since_best >= (config.patience or float("inf")):
                     return f"no better in {config.patience} evaluations"
             if interruption.signal:
-                self._save()
+                self.save()
                 return None
-            if budget.is_over(self._seconds()):
+            if budget.is_over(self.seconds()):
                 return "the time is up"
         return "all steps were made"
+
+    def _correct_plan(self) -> None:
+        """Half way, once: a schedule that is cut off before its end trains worse."""
+        progress, budget = self.progress, self.budget
+        if progress.planned_at is None or 2 * progress.step < progress.planned:
+            return
+        since, progress.planned_at = progress.planned_at, None
+        if budget.correct(progress.step, self.seconds(), since):
+            self._plan()
+            self._bar.plan(budget.steps)
+            self.save()
 
     def _due(self, step: int) -> list[Periodic]:
         """What is done after this step, in its order; `_finish` evaluates and shows at the end."""
         in_order = [self._fetching, self._evaluating, self._showing, self._saving]
+        self._bar.run_left(self.budget.run_seconds_left(self.seconds()))
         if step == self.budget.steps:
             in_order = [self._fetching, self._saving]
         return [periodic for periodic in in_order if periodic.is_due(step)]
 
     def _call(self, iterator, steps: int, phase: int) -> None:
+        traced, began = self.loop.is_traced(phase), time.perf_counter()
+        if not traced:
+            self._fetch()
         if self.monitor is None:
             self.loop.run(iterator, steps, phase)
         else:
@@ -137,26 +163,36 @@ class StageRun:
                 self.loop.run(iterator, steps, phase)
         self.progress.step += steps
         self._bar.advance(steps)
+        if not traced:
+            self._records.fetch(timed=False)
+            self.progress.preparing += time.perf_counter() - began
+            self._records.restart_clock()
 
     def _next_call(self, measured: "_Measured") -> tuple[int, int]:
         """How many steps until something else is to be done, and their phase."""
         config, step = self.config, self.progress.step
         if self.budget.steps is None:
-            steps = min(config.steps_per_call, 5 if measured.steps else 1)
+            steps = min(config.steps_per_call, 5)
         else:
             steps = min(config.steps_per_call, self.budget.steps - step)
         for periodic in (self._fetching, self._evaluating, self._showing, self._saving):
             steps = min(steps, periodic.steps_left(step))
         coming = [start for start in self.stage.phases if start > step]
         steps = min([steps, *(start - step for start in coming)])
-        return steps, len(self.stage.phases) - len(coming) - 1
+        phase = len(self.stage.phases) - len(coming) - 1
+        return (steps if self.loop.is_traced(phase) else 1), phase
 
-    def _distributed(self, data: StageData, position: int, augmented: bool):
+    def _distributed(self, data: StageData, position: int, **options):
         with self.strategy.scope():
-            dataset = data.batches(self.stage, position=position, augmented=augmented)
+            dataset = data.batches(self.stage, position=position, **options)
         return self.strategy.experimental_distribute_dataset(dataset)
 
-    def _seconds(self) -> float:
+    def _says(self, what: str) -> None:
+        self._bar.run_left(self.budget.run_seconds_left(self.seconds()))
+        self._bar.says(what)
+
+    def seconds(self) -> float:
+        """That the stage has taken so far, in all sittings."""
         return self._seconds_before + time.perf_counter() - self._started
 
     def _plan(self) -> None:
@@ -175,25 +211,30 @@ class StageRun:
     def _fetch(self) -> None:
         self._records.fetch()
 
-    def _save(self) -> None:
+    def save(self) -> None:
         self._fetch()
-        self.progress.seconds = self._seconds()
+        self.progress.seconds = self.seconds()
         self.checkpoints.save(self.progress)
         self._records.restart_clock()
 
-    def _evaluate(self) -> None:
+    def evaluate(self) -> None:
         """Figures of the averaged weights on the held-out clips; the best weights are kept."""
         self._fetch()
         progress = self.progress
-        if self.held_out is None or (
-            progress.evaluations and progress.evaluations[-1]["step"] == progress.step
-        ):
+        if self.held_out is None:
+            self._complain(progress.recent)
             return
+        if progress.evaluations and progress.evaluations[-1]["step"] == progress.step:
+            return
+        self._says("held-out clips")
+        count = self.held_out.plan.batches_per_epoch
         if not hasattr(self, "_held_out_batches"):
-            self._held_out_batches = self._distributed(self.held_out, 0, augmented=False)
+            self._held_out_batches = self._distributed(
+                self.held_out, 0, augmented=False, count=count
+            )
         batches = iter(self._held_out_batches)
         with self.loop.averaged_weights():
-            figures = self.loop.evaluate(batches, self.held_out.plan.batches_per_epoch)
+            figures = self.loop.evaluate(batches, count)
         progress.evaluations.append({"step": progress.step, **figures})
         self.board.figures(progress.step, {f"held_out/{n}": v for n, v in figures.items()})
         logging.info(
@@ -202,6 +243,7 @@ class StageRun:
             progress.step,
             ", ".join(f"{name} {value:.4f}" for name, value in figures.items()),
         )
+        self._complain(figures)
         value = figures[self.stage.held_out[0]]
         progress.evaluations_since_best += 1
         if progress.best is None or value < progress.best:
@@ -210,8 +252,13 @@ class StageRun:
             self.checkpoints.save_best(progress)
         self._records.restart_clock()
 
-    def _show(self) -> None:
+    def _complain(self, figures: dict) -> None:
+        for sentence in self.stage.complaints(self.config, figures):
+            logging.warning("%s: step %d: %s", self.stage.name, self.progress.step, sentence)
+
+    def show(self) -> None:
         self._fetch()
+        self._says("samples")
         self.exhibits.step = self.progress.step
         try:
             with self.loop.averaged_weights():
@@ -222,45 +269,6 @@ class StageRun:
                 "and start the same command again"
             ) from None
         self._records.restart_clock()
-
-    def _finish(self, reason: str) -> dict:
-        progress = self.progress
-        self._evaluate()
-        self._show()
-        self._save()
-        if self.held_out is None:
-            progress.best_step = progress.step
-            self.checkpoints.save_best(progress)
-        result = {
-            "stage": self.stage.name,
-            "steps": progress.step,
-            "reason": reason,
-            "seconds": round(progress.seconds, 1),
-            "wait_share": progress.waited / max(progress.stepping, 1e-9),
-            "skipped": progress.skipped,
-            "best_step": progress.best_step,
-            "held_out": progress.best_figures,
-            "evaluations": progress.evaluations,
-            "training": progress.recent,
-            "devices": self.monitor and self.monitor.report(),
-            "parameters": {n: parameters(net) for n, net in self.stage.networks.items()},
-            "weights": self.checkpoints.load_best()["digest"],
-            "identity": self.checkpoints.identity,
-            "config": to_json(self.config),
-            **self.stage.judge(self._judged()),
-        }
-        write_whole(
-            self.run.stage(self.stage.name) / "finished.json", json.dumps(result, indent=1) + "\n"
-        )
-        return result
-
-    def _judged(self) -> Iterable[dict]:
-        """Whole held-out clips; two batches are enough to tell which of two vocoders is better."""
-        if self.held_out is None:
-            return [self.exhibits.clips]
-        return self.held_out.batches(None, augmented=False).take(
-            min(2, self.held_out.plan.batches_per_epoch)
-        )
 
 
 class _Measured:

@@ -45,7 +45,8 @@ class StepRecords:
         """What happened since the last `fetch` was no step."""
         self._since = time.perf_counter()
 
-    def fetch(self) -> None:
+    def fetch(self, *, timed: bool = True) -> None:
+        """`timed`: the time since the last fetch is that of steps, and not of tracing them."""
         progress, first = self._progress, self._until
         if first == progress.step:
             return
@@ -58,8 +59,9 @@ class StepRecords:
             [{n: int(v) if n in _WHOLE else v for n, v in record.items()} for record in records],
         )
         waited = sum(record["wait_seconds"] for record in records)
-        progress.waited += waited
-        progress.stepping += seconds
+        if timed:
+            progress.waited += waited
+            progress.stepping += seconds
         # Those that were left out say nothing about the others.
         counted = [record for record in records if record["counts"]] or records
         progress.recent = {
@@ -69,7 +71,8 @@ class StepRecords:
         }
         share = waited / max(seconds, 1e-9)
         figures = {f"train/{name}": value for name, value in progress.recent.items()}
-        figures |= {"time/step_ms": 1e3 * seconds / len(records), "time/wait_share": share}
+        if timed:
+            figures |= {"time/step_ms": 1e3 * seconds / len(records), "time/wait_share": share}
         self._look_for_skipped(first, records)
         self._board.figures(progress.step, {**figures, "train/skipped": progress.skipped})
         self._bar.show(progress.recent[self._stage.parts[0]], share)

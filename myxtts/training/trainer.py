@@ -1,9 +1,9 @@
 """`Trainer`: one stage after the other, from a corpus to a voice."""
 
 import dataclasses
-import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Callable, Sequence
 
 import keras
@@ -23,9 +23,9 @@ from myxtts.training.final_report import write_report
 from myxtts.training.identity import RunIdentity, without_effect
 from myxtts.training.interruption import Interruption
 from myxtts.training.loop import Loop
-from myxtts.training.precision import chosen_precision, policy_of
-from myxtts.training.reports import Board
-from myxtts.training.run_directory import RunDirectory
+from myxtts.training.precision import policy_of, precision_for
+from myxtts.training.reports import Board, Parts
+from myxtts.training.run_directory import RunDirectory, locked, not_writable
 from myxtts.training.stage_run import StageRun
 from myxtts.training.stages import Surroundings, in_order, stage_named
 from myxtts.training.step_records import TrainingFailed
@@ -127,7 +127,7 @@ class Trainer:
                 {"arithmetic_optimization": False, "remapping": False}
             )
         results = {}
-        with Interruption() as interruption, self._locked():
+        with Interruption() as interruption, locked(self.directory):
             self._refuse_another_job(stages)
             left = [stage for stage in stages if self.directory.result(stage) is None]
             self._need_before(left)
@@ -147,7 +147,23 @@ class Trainer:
         return Report(True, None, results, text)
 
     def _train(self, stage: str, stages: Sequence[str], interruption: Interruption) -> dict | None:
+        began = time.perf_counter()
+        with Parts(f"{stage}, before its steps", 3, self._progress) as parts:
+            stage_run, monitor = self._made(stage, stages, parts, began)
+        try:
+            return stage_run.train(interruption)
+        finally:
+            if monitor is not None:
+                monitor.close()
+
+    def _made(
+        self, stage: str, stages: Sequence[str], parts: Parts, began: float
+    ) -> tuple[StageRun, Monitor | None]:
         config, directory = self.config, self.directory
+        parts.begin("clips and texts")
+        for needed in stage_named(stage).needs:
+            for sentence in directory.result(needed).get("complaints", ()):
+                logging.warning("%s: of the %s it is trained with: %s", stage, needed, sentence)
         data = StageData.training(stage, self.corpus, self.vocabulary, config)
         held_out = None
         if self.validation is not None:
@@ -160,7 +176,7 @@ class Trainer:
             spent=spent,
             batches_per_epoch=data.plan.batches_per_epoch,
         )
-        precision = chosen_precision(config.precision)
+        precision = self._precision(stage)
         logging.info(
             "%s: %d clips, %s; one trace serves all shapes", stage, len(data.corpus), data.shapes()
         )
@@ -173,6 +189,7 @@ class Trainer:
                 log_dir=directory.events / stage,
             )
         try:
+            parts.begin("networks")
             keras.utils.set_random_seed(_seed_of(stage, config.seed))
             before = keras.config.dtype_policy()
             keras.config.set_dtype_policy(policy_of(precision))
@@ -183,6 +200,7 @@ class Trainer:
                     loop = Loop(self.strategy, made, config, precision)
             finally:
                 keras.config.set_dtype_policy(before)
+            parts.begin("clips to show")
             board = Board(directory.events, stage)
             exhibits = Exhibits.chosen(
                 self.strategy,
@@ -205,11 +223,13 @@ class Trainer:
                 board=board,
                 monitor=monitor,
                 progress_bar=self._progress,
+                seconds_before=time.perf_counter() - began,
             )
-            return stage_run.train(interruption)
-        finally:
+        except BaseException:
             if monitor is not None:
                 monitor.close()
+            raise
+        return stage_run, monitor
 
     def _stage_identity(self, stage: str, precision: str) -> dict:
         """What a checkpoint of the stage must agree with beside its settings."""
@@ -220,9 +240,12 @@ class Trainer:
 
     def _refuse_another_job(self, stages: Sequence[str]) -> None:
         self._identity.refuse_another_job(self.directory, self.config)
-        precision = chosen_precision(self.config.precision)
         for stage in stages:
+            precision = self._precision(stage)
             self._identity.refuse_other_stage(self.directory, stage, self.config, precision)
+
+    def _precision(self, stage: str) -> str:
+        return precision_for(self.config.precision, self.directory, stage)
 
     def _say_done_already(self, stage: str, result: dict) -> None:
         place = self.directory.stage(stage)
@@ -262,35 +285,12 @@ class Trainer:
                 path.mkdir(parents=True, exist_ok=True)
             if not directory.vocabulary_file.exists():
                 self.vocabulary.save(directory.vocabulary_file)
-            self._identity.save(directory)
+            self._identity.save(directory, precision_for(self.config.precision, directory))
             save_config(self.config, directory.config_file)
             if self._leave_notes is not None:
                 self._leave_notes(directory)
         except OSError as error:
-            raise self._not_writable(error) from None
-
-    def _not_writable(self, error: OSError) -> UserError:
-        return UserError(
-            f"the run directory {self.directory.path} cannot be written: {error.strerror}; "
-            "make room or make it writable, or name another place"
-        )
-
-    def _locked(self):
-        """Two trainings in one directory would overwrite each other's checkpoints."""
-        try:
-            self.directory.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.directory.path / ".lock", "a")  # noqa: SIM115
-        except OSError as error:
-            raise self._not_writable(error) from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise UserError(
-                f"another training is running in {self.directory.path}; wait for it, stop it, or "
-                "give another run directory"
-            ) from None
-        return file
+            raise not_writable(self.directory, error) from None
 
 
 def _seed_of(stage: str, seed: int) -> int:

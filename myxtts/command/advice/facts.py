@@ -14,7 +14,8 @@ from myxtts.corpus.plan import BatchPlan
 from myxtts.corpus.workers import default_workers
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.memory import LIBRARIES, Estimate, estimate
-from myxtts.training.precision import chosen_precision
+from myxtts.training.precision import bfloat16_on_cpu, precision_for
+from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import LongestClip
 
 
@@ -57,7 +58,7 @@ def facts_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary) -
         frames=int(train.model.audio.frames(corpus.samples.max())),
         text_tokens=_longest_text(clips, vocabulary, train.model.text.max_tokens),
     )
-    precision = chosen_precision(train.precision)
+    precision = precision_for(train.precision, RunDirectory(job.run_path))
     slots = 4 if job.slots == "auto" else job.slots
     host = _free_host_bytes()
     real_gpu = devices.model.kind == "GPU" and not emulation.active()
@@ -92,15 +93,8 @@ def facts_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary) -
         disk_bytes=shutil.disk_usage(_existing(job.run_path)).free,
         padding=bucketed,
         padding_static=static,
-        bfloat16_on_cpu=_bfloat16_on_cpu(),
+        bfloat16_on_cpu=bfloat16_on_cpu(),
     )
-
-
-def _bfloat16_on_cpu() -> bool:
-    """Whether the processor says so; only Linux is asked."""
-    about = Path("/proc/cpuinfo")
-    text = about.read_text(errors="replace") if about.exists() else ""
-    return "avx512_bf16" in text or "amx_bf16" in text
 
 
 def _longest_text(clips: Clips, vocabulary: Vocabulary, most: int) -> int:

@@ -160,10 +160,10 @@ def optimisation() -> tuple[Flag, ...]:
         ),
         Flag(
             "precision", PRECISIONS, TrainConfig.precision,
-            "Number format of the networks. auto: bfloat16 on GPUs that have it, float16 with loss "
-            "scaling on other GPUs, float32 on CPUs.",
-            "float32 where you suspect rounding; bfloat16 on processors with AVX512-BF16 or AMX, "
-            "where it is a third faster.",
+            "Number format of the networks. auto: bfloat16 on GPUs and processors that multiply "
+            "it, float16 with loss scaling on other GPUs, else float32; a run keeps the one it "
+            "began with.",
+            "float32 where you suspect rounding.",
             "train.precision",
         ),
         Flag(

@@ -151,6 +151,12 @@ class Stage:
         """What the report says of the stage's result beside the figures of all stages."""
         return []
 
+    @classmethod
+    def complaints(cls, config: TrainConfig, figures: Mapping[str, float]) -> list[str]:
+        """What is wrong with a stage that comes to these figures, in sentences; they are logged
+        during the run and stand in the report."""
+        return []
+
     @property
     def phases(self) -> tuple[int, ...]:
         """The steps from which `losses` is another function: its `phase` counts them."""

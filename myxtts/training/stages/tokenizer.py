@@ -16,6 +16,7 @@ from myxtts.training.stages.base import ClipMemory, Stage
 
 # Salts of the random cuts; those of features and networks are other numbers.
 _MEL, _SPEAKER, _REFERENCE = 2001, 2002, 2003
+_COLLAPSED = 4.0  # perplexity of the codes; hundreds are usual
 # Fitted: tensors that are alive at the fullest moment of a step (`tests/benchmarks/memory.py`).
 _CONVOLUTION = 10.0  # by frame and tokenizer.width
 _LOGITS = 4.0  # by code and entry of the codebook
@@ -66,6 +67,19 @@ class TokenizerStage(Stage):
         kept += _ENCODER * 2 * config.speaker_frames * speaker.blocks * speaker.width
         batch = (frames + 2 * config.speaker_frames) * config.model.audio.n_mels
         return ClipMemory(kept, batch)
+
+    @classmethod
+    def complaints(cls, config, figures):
+        perplexity = figures.get("perplexity", float("inf"))
+        if perplexity >= _COLLAPSED:
+            return []
+        return [
+            f"the codebook has collapsed: of its {config.model.tokenizer.codes} codes as good as "
+            f"{perplexity:.1f} are in use (perplexity), so the codes say nothing of the speech. "
+            "What they rebuild is flat, and a GPT finds them easy to guess. Train the tokenizer "
+            "anew with a lower --tokenizer_lr (it was "
+            f"{config.stage(cls.name).learning_rate:g}) or a larger --tokenizer_batch_size"
+        ]
 
     def front_end(self, batch):
         seed = seed_of(batch["key"])

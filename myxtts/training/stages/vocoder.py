@@ -13,6 +13,7 @@ from myxtts.model.vocoder import Vocoder
 from myxtts.model.vocoder_comparison import compare_vocoders
 from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
+from myxtts.training.run_directory import default_vocoder
 from myxtts.training.segments import padded_to_whole_codes, random_segment, segment_at
 from myxtts.training.stages.base import ClipMemory, Stage
 
@@ -88,7 +89,7 @@ class VocoderStage(Stage):
         return [
             "Distance to the recordings, as log-mels of held-out clips: "
             + ", ".join(f"{name} {value:.4f}" for name, value in distances)
-            + f". Synthesis uses {result['default_vocoder']} unless --vocoder says otherwise."
+            + f". Synthesis uses {default_vocoder(result)} unless --vocoder says otherwise."
         ]
 
     @property

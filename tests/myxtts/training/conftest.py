@@ -37,6 +37,7 @@ CONFIG = TrainConfig(
     tokenizer_frames=32,
     speaker_frames=32,
     max_steps=24,
+    precision="float32",
     steps_per_call=3,
     log_steps=4,
     evaluate_steps=4,

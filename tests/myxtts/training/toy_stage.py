@@ -37,7 +37,7 @@ class Toy(Stage):
         return {name: batch[name] for name in ("mel", "mel_lengths", "key")}
 
     def _loss(self, batch):
-        guess = self.networks["tokenizer"](tf.ones([1, 1]))
+        guess = tf.cast(self.networks["tokenizer"](tf.ones([1, 1])), tf.float32)
         error = tf.reduce_mean(tf.abs(batch["mel"] * 0.25 - guess[:, None]), -1)
         return masked_mean(error, mask_of(batch["mel_lengths"], tf.shape(error)[1]))
 
