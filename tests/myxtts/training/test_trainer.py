@@ -109,8 +109,8 @@ class _Signal:
     def __init__(self, monkeypatch, stage, step, number):
         read = step_records.StepRecords.fetch
 
-        def and_signal(this):
-            read(this)
+        def and_signal(this, **options):
+            read(this, **options)
             if this._stage.name == stage and this._progress.step == step and not self.sent:
                 self.sent = True
                 os.kill(os.getpid(), number)
