@@ -3,12 +3,11 @@
 `python train.py --help` lists the flags; everything they do is in `myxtts/command/`.
 """
 
-import os
+from myxtts import start_up
 
-# TensorFlow's own start-up messages say nothing about the training.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+start_up.quieten()
 
-from myxtts.command.main import run
+from myxtts.command.main import run  # noqa: E402 -- TensorFlow is loaded here
 
 if __name__ == "__main__":
     run()

@@ -4,9 +4,10 @@ Each is a module that `python -m` starts as well; `train.py` in the repository i
 """
 
 import difflib
-import os
 import runpy
 import sys
+
+from myxtts import start_up
 
 COMMANDS = {
     "train": ("myxtts.command", "Train a voice; without flags on speech that is made then."),
@@ -18,8 +19,6 @@ COMMANDS = {
 
 
 def main() -> None:
-    # TensorFlow's own start-up messages say nothing about the command.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("-h", "-help", "--help", "help"):
         print("Usage: myxtts COMMAND [--flags]    (or python -m myxtts COMMAND [--flags])\n")
@@ -31,6 +30,7 @@ def main() -> None:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
         sys.exit(f"error: there is no command {name!r}; {hint}")
     else:
+        start_up.quieten()
         del sys.argv[1]
         runpy.run_module(COMMANDS[name][0], run_name="__main__", alter_sys=True)
 

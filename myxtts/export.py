@@ -4,12 +4,17 @@
 
     voice = tf.saved_model.load("DIR")
     cloned = voice.clone(waveform)                   # float32 [T] at the rate in DIR/voice.json
-    tokens = voice.tokens("good morning.", "en")
+    tokens = voice.tokens("good morning.", "en")     # of a voice of phonemes: see below
     spoken = voice.speak(tokens, cloned["latents"], cloned["speaker"])["waveform"]
 
 Several references: average `latents`, and `speaker`. `tokens` makes small letters and single spaces
 of a text, but puts no numbers or abbreviations into words: write them out. `speak` says one
 sentence; it also takes temperature, top_k, top_p, repetition_penalty, length_penalty and seed.
+
+A voice that learnt from phonemes ("phonemes": true in DIR/voice.json) takes phonemes, and refuses
+characters that are none: `voice.tokens(phonemes="ɡˈʊd mˈɔːnɪŋ.", language="en")`. They are what
+`Voice.load(RUN).vocabulary.written(text, "en")` gives here; `espeak-ng --ipa -q` writes
+nearly the same.
 """
 
 import json
@@ -50,13 +55,14 @@ class ExportedVoice(tf.Module):
             latents, speaker = averaged(*voice.pieces_cloned(waveform))
             return {"latents": latents, "speaker": speaker}
 
-        @tf.function(
-            input_signature=[
-                tf.TensorSpec([], tf.string, "text"),
-                tf.TensorSpec([], tf.string, "language"),
-            ]
-        )
-        def tokens(text, language):
+        text_or_phonemes, language = tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.string)
+
+        @tf.function(input_signature=[text_or_phonemes, language])
+        def tokens_of_phonemes(phonemes, language):
+            return self._graph_tokens(phonemes, language)
+
+        @tf.function(input_signature=[text_or_phonemes, language])
+        def tokens_of_text(text, language):
             text = tf.strings.lower(text, encoding="utf-8")
             text = tf.strings.strip(tf.strings.regex_replace(text, r"\s+", " "))
             return self._graph_tokens(text, language)
@@ -96,6 +102,7 @@ class ExportedVoice(tf.Module):
             codes = state["codes"][:, : state["lengths"][0]]
             return {"waveform": voice.waveform_of(codes, speaker)[0]}
 
+        tokens = tokens_of_phonemes if voice.vocabulary.phonemes else tokens_of_text
         self.clone, self.tokens, self.speak = clone, tokens, speak
         number, whole = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.int32)
         config = networks.config.model

@@ -23,7 +23,7 @@ def read_reference(path: str | os.PathLike, audio: AudioConfig) -> np.ndarray:
     try:
         waveform, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (OSError, soundfile.SoundFileError) as error:
-        raise UserError(f"the reference {path} cannot be read as audio: {error}") from None
+        raise unreadable(path, error) from None
     if not np.isfinite(waveform).all():
         raise UserError(f"the reference {path} holds samples that are no numbers; record it again")
     waveform = waveform.mean(1)
@@ -37,6 +37,15 @@ def read_reference(path: str | os.PathLike, audio: AudioConfig) -> np.ndarray:
 
         waveform = librosa.resample(waveform, orig_sr=rate, target_sr=audio.sample_rate)
     return waveform
+
+
+def unreadable(path: str | os.PathLike, error: Exception) -> UserError:
+    """Names the formats that can be read; m4a, which telephones record, is none of them."""
+    reason = f"{error}".rstrip(". ")
+    return UserError(
+        f"the reference {path} cannot be read as audio ({reason}); WAV, FLAC, OGG, Opus and MP3 "
+        "can, other formats such as m4a by way of: ffmpeg -i RECORDING RECORDING.wav"
+    )
 
 
 def check_reference(waveform: np.ndarray, rate: int, name: str) -> None:

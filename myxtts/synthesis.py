@@ -15,22 +15,20 @@ takes one of its own voices, and `--speed=1.2` speaks faster.
 From Python: `myxtts.voice.Voice`, and `myxtts.xtts_v2.voice.PublishedVoice`.
 """
 
-import contextlib
 import dataclasses
 import functools
 import os
 import sys
 import time
-import wave
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 from absl import app, flags, logging
+from tqdm import tqdm
 
 from myxtts import UserError
 from myxtts.config import Speaking
-from myxtts.corpus import wav
+from myxtts.corpus.wav import chunk_writer
 from myxtts.user_errors import need_reference, parse_or_exit
 
 
@@ -167,11 +165,25 @@ def pcm16(waveform: np.ndarray) -> bytes:
 
 
 def _say(voice, line: Line, cloned, speaking, options: dict) -> None:
-    start = time.perf_counter()
-    waveform = voice.speak(line.text, line.language, cloned, speaking, **options)
+    """Sentence by sentence into the file, so that what was said so far can be heard already."""
+    start, samples = time.perf_counter(), 0
+    count = len(voice.sentences(line.text, line.language))
+    spoken = voice.spoken(line.text, line.language, cloned, speaking, **options)
+    # Under another name: a recording that was there is replaced by a whole one only.
+    partial = line.out.with_name(f"{line.out.stem}.partial.wav")
+    try:
+        bar = tqdm(desc=line.out.name, total=count, unit="sentence", disable=count < 2)
+        with bar, chunk_writer(partial, voice.sample_rate) as write:
+            for waveform in spoken:
+                write(pcm16(waveform))
+                samples += len(waveform)
+                bar.update(bool(waveform.any()))  # a pause is silent
+    except KeyboardInterrupt:
+        print(f"stopped; what was said so far is in {partial}", file=sys.stderr)
+        raise
+    os.replace(partial, line.out)
     took = time.perf_counter() - start
-    wav.write_pcm16(line.out, pcm16(waveform), voice.sample_rate)
-    print(f"{line.out}: {len(waveform) / voice.sample_rate:.2f} s of speech in {took:.2f} s")
+    print(f"{line.out}: {samples / voice.sample_rate:.2f} s of speech in {took:.2f} s")
 
 
 def _stream(voice, line: Line, speaking) -> None:
@@ -194,31 +206,6 @@ def _stream(voice, line: Line, speaking) -> None:
         f"{took:.2f} s",
         file=sys.stderr if str(line.out) == "-" else sys.stdout,
     )
-
-
-@contextlib.contextmanager
-def chunk_writer(out: Path, sample_rate: int) -> Iterator[Callable[[bytes], None]]:
-    """A function that appends samples; what was written can be played at any moment."""
-    if str(out) == "-" or out.suffix == ".raw":
-        with contextlib.ExitStack() as stack:
-            raw = sys.stdout.buffer if str(out) == "-" else stack.enter_context(open(out, "wb"))
-
-            def write(samples: bytes) -> None:
-                raw.write(samples)
-                raw.flush()
-
-            yield write
-        return
-    with open(out, "wb") as file, wave.open(file, "wb") as recording:
-        recording.setnchannels(1)
-        recording.setsampwidth(2)
-        recording.setframerate(sample_rate)
-
-        def write(samples: bytes) -> None:
-            recording.writeframes(samples)  # brings the sizes in the header up to date, too
-            file.flush()
-
-        yield write
 
 
 def _line_of_flags(given) -> Line:

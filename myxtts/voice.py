@@ -105,12 +105,14 @@ class Voice:
         self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
     ) -> np.ndarray:
         """The text as one waveform."""
-        return np.concatenate(
-            list(
-                self._chunks(
-                    text, language=language, cloned=cloned, speaking=speaking, streamed=False
-                )
-            )
+        return np.concatenate(list(self.spoken(text, language, cloned, speaking)))
+
+    def spoken(
+        self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
+    ) -> Iterator[np.ndarray]:
+        """The sentences of the text, and the pauses between them: together what `speak` returns."""
+        return self._chunks(
+            text, language=language, cloned=cloned, speaking=speaking, streamed=False
         )
 
     def stream(

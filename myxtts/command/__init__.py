@@ -9,5 +9,6 @@ advice/     settings that will hurt, and the better value
 dry_run     --dry_run: everything about a run but the run
 profiling   --profile: where the time of the job goes
 training    the run itself
+console     the log in a terminal, and in the run directory
 outcome     what is printed when it is done
 """

@@ -4,16 +4,15 @@
 2: the training failed.
 """
 
-import logging as std_logging
 import sys
 from collections.abc import Sequence
 
 from absl import app, flags, logging
-from tqdm import tqdm
 
 from dual_device_strategy import command
 from dual_device_strategy.devices import Devices
-from myxtts import UserError
+from myxtts import UserError, start_up
+from myxtts.command import console
 from myxtts.command.flags import arguments, groups, table
 from myxtts.command.flags.arguments import Mistakes
 from myxtts.command.settings import Job, job_from
@@ -41,30 +40,10 @@ def run(argv: Sequence[str] | None = None, program: Sequence[str] | None = None)
     def main(_: list[str]) -> int:
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.INFO)
-        handler = logging.get_absl_handler().python_handler
-        handler.addFilter(_is_ours)
-        handler.setStream(_AboveBars())
+        console.set_up()
         return _exit_code(*read, program)
 
     app.run(main, argv=None if argv is None else list(argv), flags_parser=parse)
-
-
-class _AboveBars:
-    """Log lines go above a progress bar, not into it."""
-
-    def write(self, text: str) -> None:
-        tqdm.write(text, file=sys.stderr, end="")
-
-    def flush(self) -> None:
-        sys.stderr.flush()
-
-    def close(self) -> None:  # absl closes what it writes to
-        self.flush()
-
-
-def _is_ours(record) -> bool:
-    """TensorFlow reports such things as how long a checkpoint's callback took, in microseconds."""
-    return record.levelno > std_logging.INFO or "/tensorflow/python/" not in record.pathname
 
 
 def _exit_code(canonical: list[str], mistakes: list[str], program: Sequence[str]) -> int:
@@ -112,6 +91,7 @@ def _checked(mistakes: list[str]) -> tuple[Job, Devices]:
         devices = command.configure_devices_from_flags()
     except (ValueError, RuntimeError) as error:
         found.append(f"{error}")
+    start_up.as_usual()
     if found:
         raise Mistakes(found)
     return job, devices

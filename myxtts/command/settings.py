@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +18,13 @@ from myxtts.corpus.formats import ReadOptions, choose_format
 from myxtts.corpus.prepare import Source
 from myxtts.model.config import SIZES, ModelConfig
 from myxtts.training.config import TrainConfig
+from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import STAGES, stage_names
 
 DEFAULT_MINUTES = 10.0  # without data and without another limit
+SPEECH_PER_MINUTE = 24.0  # minutes made for each minute of a longer run
+MOST_SPEECH = 1440.0  # 3.7 GB
+_EMBEDDED_MINUTES = re.compile(r"^--embedded_minutes=([\d.]+)$", re.MULTILINE)
 DEFAULT_EPOCHS = 100  # with data and without another limit
 
 
@@ -58,6 +63,9 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     if source is None and not values.model_config:
         # espeak-ng is there then, and a voice is learnt sooner from what it says than from letters.
         overrides["text"].setdefault("phonemes", ("phonemes", True))
+    _default_length(values, overrides["train"])
+    if source is None:
+        _default_minutes(values.checkpoint_dir, overrides)
     embedded = _built(EmbeddedConfig(), overrides.pop("embedded"), mistakes)
     prepare = _built(PrepareConfig(), overrides.pop("prepare"), mistakes)
     train = _train_config(values, overrides, mistakes)
@@ -130,7 +138,6 @@ def _train_config(values, overrides, mistakes) -> TrainConfig:
         text=_built(model.text, overrides["text"], mistakes),
         gpt=_built(model.gpt, overrides["model_gpt"], mistakes),
     )
-    _default_length(values, overrides["train"])
     if model.text.vocabulary != "bpe" and values["vocabulary_size"].present:
         mistakes.append("--vocabulary_size is of --vocabulary=bpe, which these settings do not use")
     stages = {}
@@ -154,6 +161,35 @@ def _default_length(values, train: dict) -> None:
             train["max_minutes"] = ("max_minutes", DEFAULT_MINUTES)
         else:
             train["epochs"] = ("epochs", DEFAULT_EPOCHS)
+
+
+def _default_minutes(run_path: str, overrides: dict) -> None:
+    """A longer run is given more speech, or it would learn the little there is by heart. A run
+    that was begun keeps the speech it has, also when its time is raised."""
+    if "minutes" in overrides["embedded"]:
+        return
+    begun = _EMBEDDED_MINUTES.search(_text_of(RunDirectory(run_path).flags_file))
+    if begun:
+        minutes = float(begun[1])
+    else:
+        _, limit = overrides["train"].get("max_minutes", ("", DEFAULT_MINUTES))
+        more = SPEECH_PER_MINUTE * limit if limit > DEFAULT_MINUTES else 0.0
+        minutes = max(EmbeddedConfig.minutes, min(more, MOST_SPEECH))
+    overrides["embedded"]["minutes"] = ("embedded_minutes", minutes)
+
+
+def made_by_default(job: Job) -> list[str]:
+    """Flags that were not given but were chosen by others, for the file that repeats the run."""
+    if job.source is not None or "embedded_minutes" in job.given:
+        return []
+    return [f"--embedded_minutes={job.embedded.minutes:g}"]
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def _source(values, given, overrides, mistakes) -> Source | None:

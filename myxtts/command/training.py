@@ -10,10 +10,11 @@ from absl import logging
 from dual_device_strategy.devices import Devices
 from dual_device_strategy.out_of_memory import exhausted_device
 from myxtts import UserError
+from myxtts.command import console
 from myxtts.command.advice import advice, facts_of
 from myxtts.command.corpora import Clips, vocabulary_of
 from myxtts.command.outcome import outcome, short_path
-from myxtts.command.settings import Job
+from myxtts.command.settings import Job, made_by_default
 from myxtts.command.strategies import make_strategy
 from myxtts.config import write_whole
 from myxtts.corpus.manifest import Corpus
@@ -48,7 +49,9 @@ def train(
         evaluation_texts=_texts(
             clips.validation or clips.training, vocabulary, job.train.model.text.max_tokens
         ),
-        leave_notes=lambda run: _leave_notes(run, clips, again, flags),
+        leave_notes=lambda run: _leave_notes(
+            run, clips, again, [*flags, *made_by_default(job)], given=len(flags)
+        ),
     )
     try:
         report = trainer.run(job.stages)
@@ -90,11 +93,12 @@ def _texts(corpus: Corpus, vocabulary: Vocabulary, most: int) -> list[tuple[str,
 
 
 def _leave_notes(
-    run: RunDirectory, clips: Clips, again: Sequence[str], flags: Sequence[str]
+    run: RunDirectory, clips: Clips, again: Sequence[str], flags: Sequence[str], given: int
 ) -> None:
-    """Leaves the flags and the manifests in the run directory."""
+    """Leaves the flags, the manifests and the log in the run directory."""
+    console.write_to(run)
     lines = [flag for flag in flags if not flag.startswith("--checkpoint_dir")]
-    program = shlex.join(["python", *again[: len(again) - len(flags)]])
+    program = shlex.join(["python", *again[: len(again) - given]])
     write_whole(
         run.flags_file,
         f"# {program} --flagfile=THIS_FILE repeats and continues this run\n"

@@ -1,9 +1,12 @@
 """WAV files as they lie on disk: where the samples begin, and whether all of them are there."""
 
+import contextlib
 import dataclasses
 import os
 import struct
+import sys
 import wave
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _PCM = 1
@@ -72,3 +75,28 @@ def write_pcm16(path: Path, samples: bytes, sample_rate: int) -> None:
         file.setframerate(sample_rate)
         file.writeframes(samples)
     os.replace(partial, path)
+
+
+@contextlib.contextmanager
+def chunk_writer(out: Path, sample_rate: int) -> Iterator[Callable[[bytes], None]]:
+    """A function that appends samples; what was written can be played at any moment."""
+    if str(out) == "-" or out.suffix == ".raw":
+        with contextlib.ExitStack() as stack:
+            raw = sys.stdout.buffer if str(out) == "-" else stack.enter_context(open(out, "wb"))
+
+            def write(samples: bytes) -> None:
+                raw.write(samples)
+                raw.flush()
+
+            yield write
+        return
+    with open(out, "wb") as file, wave.open(file, "wb") as recording:
+        recording.setnchannels(1)
+        recording.setsampwidth(2)
+        recording.setframerate(sample_rate)
+
+        def write(samples: bytes) -> None:
+            recording.writeframes(samples)  # brings the sizes in the header up to date, too
+            file.flush()
+
+        yield write

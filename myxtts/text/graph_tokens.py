@@ -9,7 +9,10 @@ _NO_MERGE = 2**31 - 1
 
 class GraphTokens(tf.Module):
     """`tokens(text, language) -> int32 [L]`, as `Vocabulary.encode_written` with the language's
-    tag before it. Strings are scalars; the language is one of the vocabulary's."""
+    tag before it. Strings are scalars; the language is one of the vocabulary's.
+
+    Of a vocabulary of phonemes `text` is phonemes. A character that is none of them is refused:
+    letters, as bytes, would be said as noise."""
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__()
@@ -22,6 +25,7 @@ class GraphTokens(tf.Module):
         self._characters = _table(
             vocabulary.characters, map(id_of, vocabulary.characters), tf.int32
         )
+        self._characters_known = tuple(vocabulary.characters)
         merges = vocabulary.merges
         # Pairs of ids as one number; the first of equal pairs comes first in rank as well.
         pairs = [id_of(left) * self._size + id_of(right) for left, right in merges]
@@ -30,6 +34,7 @@ class GraphTokens(tf.Module):
         )
         self._merged = tf.constant([id_of(a + b) for a, b in merges] or [0], tf.int32)
         self._has_merges = bool(merges)
+        self._phonemes = vocabulary.phonemes
 
     def __call__(self, text: tf.Tensor, language: tf.Tensor) -> tf.Tensor:
         tag = self._tags.lookup(language)
@@ -49,6 +54,17 @@ class GraphTokens(tf.Module):
         """Ids of the characters; a character that was never seen becomes the ids of its bytes."""
         characters = tf.strings.unicode_split(text, "UTF-8")
         ids = self._characters.lookup(characters)
+        if self._phonemes:
+            strange = tf.unique(tf.boolean_mask(characters, ids < 0)).y
+            refusal = [
+                "the voice has no phonemes",
+                tf.strings.reduce_join(strange, separator=" "),
+                "; it takes what espeak-ng --ipa writes, not letters. It has",
+                "".join(sorted(self._characters_known)),
+            ]
+            known = tf.debugging.Assert(tf.equal(tf.size(strange), 0), refusal)
+            with tf.control_dependencies([known]):
+                ids = tf.identity(ids)
         pieces = tf.strings.bytes_split(characters)
         row = pieces.value_rowids()
         byte = tf.cast(tf.io.decode_raw(pieces.flat_values, tf.uint8), tf.int32)

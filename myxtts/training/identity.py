@@ -53,7 +53,12 @@ class RunIdentity:
         if run.config_file.exists():
             theirs, mine = (to_json(c)["model"] for c in (run.config(), config))
             for difference in _differences("model", theirs, mine):
-                raise UserError(f"{run.path} was begun with {difference}; {_remedy(run)}")
+                text = f"{run.path} was begun with {difference}"
+                if difference.startswith("model.text."):
+                    flag = difference.removeprefix("model.text.").split(", not")[0]
+                    flag = flag.replace("True", "true").replace("False", "false").replace("'", "")
+                    text += f" (--{flag})"
+                raise UserError(f"{text}; {_remedy(run)}")
 
     def refuse_other_stage(
         self, run: RunDirectory, stage: str, config: TrainConfig, precision: str

@@ -11,6 +11,7 @@ checkpoints/STAGE/   STAGE is tokenizer, gpt, vocoder, ... (see `training.stages
     finished.json    its result, once it is done
 samples/             speech made during the training, as WAV
 events/              for TensorBoard
+log.txt              all lines of the log, with date, level and file
 steps.jsonl          the losses of every step, one JSON object a line
 monitor-STAGE.jsonl  step times, waiting and devices
 report.md, loss.png  the final report
@@ -41,6 +42,7 @@ class RunDirectory:
         self.samples = self.path / "samples"
         self.events = self.path / "events"
         self.steps_file = self.path / "steps.jsonl"
+        self.log_file = self.path / "log.txt"
         self.report_file = self.path / "report.md"
         self.loss_picture = self.path / "loss.png"
 

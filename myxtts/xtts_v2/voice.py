@@ -20,7 +20,7 @@ from absl import logging
 
 from myxtts import UserError
 from myxtts.config import Speaking
-from myxtts.reference import check_reference
+from myxtts.reference import check_reference, unreadable
 from myxtts.voice import ClonedVoice
 from myxtts.xtts_v2 import hifigan, mels, sampling
 from myxtts.xtts_v2.directory import PublishedDirectory
@@ -134,8 +134,18 @@ class PublishedVoice:
         speed: float = 1.0,
     ) -> np.ndarray:
         """The text as one waveform, `speed` times as fast."""
-        chunks = self._chunks(text, language, cloned, speaking, streamed=False, speed=speed)
-        return np.concatenate(list(chunks))
+        return np.concatenate(list(self.spoken(text, language, cloned, speaking, speed)))
+
+    def spoken(
+        self,
+        text: str,
+        language: str,
+        cloned: ClonedVoice,
+        speaking: Speaking | None = None,
+        speed: float = 1.0,
+    ) -> Iterator[np.ndarray]:
+        """The sentences of the text, and the pauses between them: together what `speak` returns."""
+        return self._chunks(text, language, cloned, speaking, streamed=False, speed=speed)
 
     def stream(
         self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
@@ -226,7 +236,7 @@ class PublishedVoice:
             try:
                 waveform, rate = soundfile.read(name, dtype="float32", always_2d=True)
             except (OSError, soundfile.SoundFileError) as error:
-                raise UserError(f"the reference {name} cannot be read as audio: {error}") from None
+                raise unreadable(name, error) from None
             waveform = waveform.mean(1)
         if not np.isfinite(waveform).all():
             raise UserError(f"the reference {name} holds samples that are no numbers")

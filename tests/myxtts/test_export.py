@@ -7,7 +7,7 @@ import pytest
 import soundfile
 
 from myxtts import UserError
-from myxtts.export import export
+from myxtts.export import ExportedVoice, export
 from myxtts.voice import Speaking, Voice
 
 # An installed package would be found whatever the path is, so importing it is made to fail.
@@ -51,6 +51,18 @@ def test_it_says_the_same_in_a_process_without_the_package(
     np.testing.assert_allclose(said["whole"], voice.speak(text, "en", cloned), atol=1e-5)
     cold = voice.speak(text, "en", cloned, Speaking(temperature=0.0, seed=3))
     np.testing.assert_allclose(said["cold"], cold, atol=1e-5)
+
+
+def test_a_voice_of_phonemes_has_an_input_of_that_name(finished_run, monkeypatch):
+    voice = Voice.load(finished_run.path)
+    assert _inputs(ExportedVoice(voice)) == ["text", "language"]
+    monkeypatch.setattr(voice.vocabulary, "phonemes", True)
+    assert _inputs(ExportedVoice(voice)) == ["phonemes", "language"]
+
+
+def _inputs(module):
+    positional, named = module.tokens.get_concrete_function().structured_input_signature
+    return [spec.name for spec in (*positional, *named.values())]
 
 
 def test_nothing_is_written_over(tmp_path):

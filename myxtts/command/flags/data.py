@@ -107,11 +107,11 @@ EMBEDDED = (
         "", "", "DIR",
     ),
     Flag(
-        "embedded_minutes", "number", EmbeddedConfig.minutes,
-        "How much speech to make.",
-        "More for longer runs, some 20 for each minute of training: a minute of speech takes 0.2 s "
-        "to make and 2.6 MB.",
+        "embedded_minutes", "number", None,
+        "How much speech to make; a minute of it takes 0.2 s to make and 2.6 MB.",
+        "Less where the disk is small.",
         "embedded.minutes", "MINUTES",
+        f"{EmbeddedConfig.minutes:g}; for longer runs than 10 minutes 24 a minute",
         least=0.1,
     ),
     Flag(

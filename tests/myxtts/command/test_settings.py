@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from myxtts.command import settings
 from myxtts.command.flags import all_flags
 from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig, save_config
 from myxtts.model.config import SIZES
@@ -151,3 +152,18 @@ def test_flags_of_a_corpus_without_a_corpus_are_a_mistake(read_line, name):
 def test_a_place_that_refuses_directories_is_told_before_a_corpus_is_made(read_line):
     (mistake,) = read_line("--checkpoint_dir=/proc/run").mistakes
     assert mistake.startswith("--checkpoint_dir=/proc/run cannot be made in /proc: ")
+
+
+def test_a_longer_run_gets_more_speech_and_a_run_that_was_begun_keeps_its_own(read_line, tmp_path):
+    def minutes(line):
+        return read_line(line).job.embedded.minutes
+
+    assert minutes("") == minutes("--max_minutes=5") == 180
+    assert minutes("--max_minutes=30") == 720 and minutes("--max_minutes=90") == 1440
+    assert minutes("--max_minutes=30 --embedded_minutes=20") == 20
+    job = read_line("--max_minutes=30").job
+    assert settings.made_by_default(job) == ["--embedded_minutes=720"]
+    run = tmp_path / "runs/voice"
+    run.mkdir(parents=True)
+    (run / "flags.txt").write_text("# repeats\n--embedded_minutes=180\n--seed=3\n")
+    assert minutes("--max_minutes=30") == 180

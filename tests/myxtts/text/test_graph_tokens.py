@@ -32,3 +32,13 @@ def test_a_language_that_is_not_there_is_refused():
     vocabulary = Vocabulary.train(["hello there"], ["en"], TextConfig("characters"))
     with pytest.raises(tf.errors.InvalidArgumentError, match="no language"):
         GraphTokens(vocabulary)(tf.constant("hello"), tf.constant("xx"))
+
+
+def test_a_vocabulary_of_phonemes_takes_phonemes_and_refuses_what_it_lacks():
+    vocabulary = Vocabulary(["en"], ["ɡ", "ʊ", "d", "ˈ", " ", "."], phonemes=True)
+    tokens = GraphTokens(vocabulary)
+    ids = vocabulary.encode_written("ɡˈʊd.")
+    found = tokens(tf.constant("ɡˈʊd."), tf.constant("en")).numpy()
+    np.testing.assert_array_equal(found, [vocabulary.language_tag("en"), *ids])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"has no phonemes.*g o.*not letters"):
+        tokens(tf.constant("good."), tf.constant("en"))

@@ -1,0 +1,64 @@
+"""TensorFlow's start-up messages, which say nothing about the command, are left out of stderr.
+
+    start_up.quieten()
+    import tensorflow
+    ...                     # until its devices are configured
+    start_up.as_usual()
+
+Everything else on stderr goes through, also the last words of a process that dies: another process
+passes the lines on. With TF_CPP_MIN_LOG_LEVEL set by the user nothing is left out.
+"""
+
+import os
+import subprocess
+import sys
+
+_NOISE = (
+    b"All log messages before absl::InitializeLog() is called are written to STDERR",
+    b"oneDNN custom operations are on",
+    b"This TensorFlow binary is optimized to use available CPU instructions",
+    b"To enable the following instructions:",
+    b"Could not find cuda drivers on your machine",
+    b"failed call to cuInit",
+    b"Attempting to register factory for plugin",
+    b"Unable to register cu",
+)
+_kept: list = []  # the stderr that was there, and the process that filters
+
+
+def quieten() -> None:
+    """Leaves TensorFlow's start-up messages out from now on."""
+    if _kept or "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    sys.stderr.flush()
+    # In a session of its own: Ctrl-C is for the command, which may have something to say then.
+    filtering = subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, start_new_session=True
+    )
+    _kept[:] = os.dup(2), filtering
+    os.dup2(filtering.stdin.fileno(), 2)
+    filtering.stdin.close()
+
+
+def as_usual() -> None:
+    """Lets everything through again, once what was written so far has been passed on."""
+    if not _kept:
+        return
+    stderr, filtering = _kept
+    _kept.clear()
+    sys.stderr.flush()
+    os.dup2(stderr, 2)
+    os.close(stderr)
+    filtering.wait()
+
+
+def _filter() -> None:
+    for line in sys.stdin.buffer:
+        if not any(noise in line for noise in _NOISE):
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+
+
+if __name__ == "__main__":
+    _filter()
