@@ -1,14 +1,18 @@
 """Prepare batches on one device while another one trains."""
 
 from dual_device_strategy import emulation
+from dual_device_strategy.data_service import DataService
 from dual_device_strategy.devices import configure_devices
 from dual_device_strategy.front_end import on_data_device
+from dual_device_strategy.machines import MultiWorkerDataModelSplitStrategy
 from dual_device_strategy.monitor import Monitor
 from dual_device_strategy.strategy import DataModelSplitStrategy, data_scope
 
 __all__ = [
     "DataModelSplitStrategy",
+    "DataService",
     "Monitor",
+    "MultiWorkerDataModelSplitStrategy",
     "configure_devices",
     "data_scope",
     "emulation",

@@ -5,6 +5,7 @@
   compare    runs the same work under this strategy and under others
   example    a short training, with the strategy and without
   launch     starts the workers of a training on this machine
+  data_service  starts a dispatcher or a worker that prepares batches elsewhere
 
 python -m dual_device_strategy COMMAND --help lists the flags of one; after `pip install` the same
 is dual-device COMMAND --help.
@@ -21,6 +22,7 @@ _MODULES = {
     "compare": "dual_device_strategy.compare.__main__",
     "example": "dual_device_strategy.example",
     "launch": "dual_device_strategy.launch",
+    "data_service": "dual_device_strategy.data_service.__main__",
 }
 
 

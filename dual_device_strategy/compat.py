@@ -23,6 +23,8 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.data.ops import dataset_ops, optional_ops
 from tensorflow.python.data.util import structure
 from tensorflow.python.distribute import (
+    collective_all_reduce_strategy,
+    collective_util,
     cross_device_ops,
     device_util,
     distribute_lib,
@@ -33,9 +35,17 @@ from tensorflow.python.distribute import (
     one_device_strategy,
 )
 from tensorflow.python.eager import context
-from tensorflow.python.framework import function_def_to_graph, load_library, type_utils
+from tensorflow.python.framework import (
+    composite_tensor,
+    function_def_to_graph,
+    load_library,
+    type_utils,
+)
 from tensorflow.python.ops import gen_dataset_ops, resource_variable_ops
 
+CollectiveAllReduceExtended = collective_all_reduce_strategy.CollectiveAllReduceExtended
+CollectiveOptions = collective_util.Options
+CompositeTensor = composite_tensor.CompositeTensor
 DistributedDataset = input_lib.DistributedDataset
 DistributedDatasetSpec = input_lib.DistributedDatasetSpec
 DistributedIterator = input_lib.DistributedIterator
@@ -157,6 +167,60 @@ def graphs_of(dataset: tf.data.Dataset) -> list[tf.Graph]:
 def traced_map_function(dataset: tf.data.Dataset) -> tf.types.experimental.ConcreteFunction:
     """The function of a `map`, over the flat tensors of an element."""
     return dataset._map_func.function
+
+
+def python_map_function(dataset: tf.data.Dataset):
+    """The function of a `map` as it was given."""
+    return dataset._map_func._func
+
+
+# Datasets that TensorFlow divides by files where it is left to choose.
+_READS_FILES = re.compile(r"Record|TextLine|SSTable|Parquet|Csv|File|Parse|Snapshot|Load|Service")
+
+
+def reads_files(dataset: tf.data.Dataset) -> bool:
+    """Whether the dataset might be divided by files; True where that is not known."""
+    waiting = [dataset]
+    while waiting:
+        node = waiting.pop()
+        if came_through_a_function(node) or _READS_FILES.search(type(node).__name__):
+            return True
+        for graph in graphs_of(node):
+            if any("Dataset" in op.type for op in graph.get_operations()):
+                return True
+        waiting.extend(inputs_of(node))
+    return False
+
+
+def drops_remainder(dataset: tf.data.Dataset) -> bool:
+    """Whether a `batch` leaves out an incomplete last one."""
+    return bool(tf.get_static_value(dataset._drop_remainder))
+
+
+def slowed(dataset: tf.data.Dataset, seconds: float) -> tf.data.Dataset:
+    """`dataset` with a pause before each element."""
+    variant = tf.raw_ops.SleepDataset(
+        input_dataset=dataset._variant_tensor,
+        sleep_microseconds=tf.constant(int(1e6 * seconds), tf.int64),
+        output_types=flat_types(dataset.element_spec),
+        output_shapes=flat_shapes(dataset.element_spec),
+    )
+    return dataset_of(variant, dataset.element_spec)
+
+
+def distributed_spec(strategy: tf.distribute.Strategy, replica_spec):
+    """The spec of all replicas' values; each is of `replica_spec`."""
+    return input_lib._create_distributed_tensor_spec(strategy, replica_spec)
+
+
+def set_shared_value(key: str, value: str) -> None:
+    """Sets a value for all workers, in TensorFlow's coordination service."""
+    context.context().set_config_key_value(key, value)
+
+
+def shared_value(key: str, timeout_ms: int = 0) -> str:
+    """What a worker has set; waits for it, for ever by default."""
+    return context.context().get_config_key_value(key, timeout_ms)
 
 
 def ops_of(function: tf.types.experimental.ConcreteFunction) -> Iterator[tf.Operation]:

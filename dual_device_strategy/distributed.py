@@ -147,6 +147,8 @@ class StagedDataset(compat.DistributedDataset):
     def __init__(self, strategy, dataset, options=None):
         extended = strategy.extended
         host, front_end, spec = split(dataset, extended.data_device)
+        if extended.data_service:
+            host = extended.data_service.applied(host)
         workers = extended._input_workers_with_options(options)
         super().__init__(workers, strategy, host, options=options)
         self._element_spec = spec

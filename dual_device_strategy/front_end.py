@@ -104,6 +104,24 @@ def split(dataset: tf.data.Dataset, data_device: str):
     return host, front_end, dataset.element_spec
 
 
+def traced_for(part: tf.data.Dataset, dataset: tf.data.Dataset, data_device: str):
+    """The front end of `dataset` for the batches of `part`, which has parts of the host's batches.
+
+    Traced anew, because the shapes are others.  Returns the function (or None) and what it makes.
+    """
+    if data_device == compat.host_of(data_device):
+        return None, part.element_spec
+    functions, node = [], dataset
+    while _has_front_end(node):
+        if compat.operation_of(node) == "map":
+            functions.append(compat.python_map_function(node))
+        (node,) = compat.inputs_of(node)
+    for function in reversed(functions):
+        part = part.apply(on_data_device(function))
+    _, front_end, spec = split(part, data_device)
+    return front_end, spec
+
+
 # Ops with state that a function may use for skipped batches or not: nobody sees the difference.
 _HARMLESS = {
     "Assert",

@@ -6,6 +6,7 @@ import threading
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.data_service import DataService
 from dual_device_strategy.devices import Devices, device_pair
 from dual_device_strategy.distributed import StagedDataset
 from dual_device_strategy.out_of_memory import explained, size_of
@@ -87,6 +88,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
         device's free memory.  Where the loop over an epoch is inside a tf.function, the number is
         what it was when that was traced.
       warm_up: fill the READY slots before the first batch is handed out.
+      data_service: where the host's part of every dataset runs; None for this host.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
         *,
         slots: int | str = 4,
         warm_up: bool = False,
+        data_service: DataService | None = None,
     ):
         if slots != "auto" and (isinstance(slots, bool) or not isinstance(slots, int) or slots < 2):
             raise ValueError(
@@ -115,6 +118,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
         tf.distribute.Strategy.__init__(
             self, SplitExtended(self, data_device, model_device, slots, bool(warm_up))
         )
+        self.extended.data_service = data_service
 
     @property
     def data_device(self) -> str:
@@ -150,6 +154,7 @@ class SplitExtended(compat.OneDeviceExtended):
         self.slots = slots
         self.slots_in_use = FIRST if slots == "auto" else slots  # of the newest iterator
         self.warm_up = warm_up
+        self.data_service = None
         # For monitors: whether datasets distributed from now on count their batches, and a weak
         # reference to the newest iterator that does, because Keras keeps its iterator to itself.
         self.counts_arrivals = False
@@ -214,7 +219,7 @@ def data_scope():
     Under any other strategy, or none, it changes nothing.
     """
     extended = tf.distribute.get_strategy().extended
-    with extended.data_scope() if isinstance(extended, SplitExtended) else contextlib.nullcontext():
+    with getattr(extended, "data_scope", contextlib.nullcontext)():
         yield
 
 

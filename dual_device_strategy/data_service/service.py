@@ -1,0 +1,175 @@
+"""`DataService`: where the host's part of a pipeline runs, and with which guarantee."""
+
+import dataclasses
+import socket
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.data_service.watching import watched
+
+EXACTLY_ONCE, AT_MOST_ONCE, IN_ROUNDS = "exactly once", "at most once", "in rounds"
+MODES = (EXACTLY_ONCE, AT_MOST_ONCE, IN_ROUNDS)
+_SHARDING = tf.data.experimental.service.ShardingPolicy
+_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+
+
+@dataclasses.dataclass(frozen=True)
+class DataService:
+    """The workers of a tf.data service that prepare what otherwise this host would.
+
+        service = DataService("10.0.0.5:5050", mode="exactly once")
+        strategy = DataModelSplitStrategy("GPU:1", "GPU:0", data_service=service)
+
+    Every dataset that the strategy distributes is then divided: what is before `on_data_device`
+    runs on the service's workers, the front end on the data device as always.  Start the service
+    with `python -m dual_device_strategy.data_service`.
+
+    The modes say which elements come, whatever happens to a worker:
+
+    * "exactly once": every element of the source once.  An element that is lost because a
+      worker died makes the epoch end in an error.  The source must be finite, and `batch` must not
+      drop the remainder.
+    * "at most once": every element of the source once, except those that a worker had taken
+      and not yet delivered when it died.  These are lost; a line at the end of the epoch says how
+      many, where their number is known.
+    * "in rounds": each of several programs, the `consumers`, reads one batch in each round, and all
+      batches of a round come from the same worker, in its order.  So batches have equal shapes in
+      a round if the pipeline makes that many of a shape in a row.  Every worker goes through the
+      whole source, which must be endless.  All consumers must keep reading.
+
+    In the first two modes workers take the source's elements (files, if it lists files) as they
+    need them.  So the order of batches is another one in every run, as is what is in a batch: a run
+    that was stopped cannot be resumed exactly.  Each worker batches what it took, so up to one
+    batch per worker is a partial one.
+
+    Args:
+      address: "HOST:PORT" of the dispatcher.
+      mode: one of the above.
+      job_name: programs that name the same job share its batches: each goes to one of them.
+        Without it, every program and every epoch is a job of its own.
+      consumer: for "in rounds": (which consumer this program is, how many there are).
+      patience_seconds: how long `next()` may wait for a batch.  After that it ends in an error:
+        TensorFlow's own waits for ever for a worker that died and does not come back.
+    """
+
+    address: str
+    mode: str = EXACTLY_ONCE
+    job_name: str | None = None
+    consumer: tuple[int, int] | None = None
+    patience_seconds: float = 60.0
+
+    def __post_init__(self):
+        host, _, port = self.address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ValueError(
+                "the address of a data service is HOST:PORT of its dispatcher, got "
+                f"{self.address!r}"
+            )
+        if self.mode not in MODES:
+            raise ValueError(
+                f"mode={self.mode!r} is not known: it is one of {', '.join(map(repr, MODES))}"
+            )
+        if self.patience_seconds < 1:
+            raise ValueError(f"patience_seconds must be at least 1, got {self.patience_seconds}")
+        if (self.consumer is not None) != (self.mode == IN_ROUNDS):
+            raise ValueError(
+                f"consumer={self.consumer!r} does not go with mode={self.mode!r}: "
+                'mode="in rounds" needs consumer=(index, count), and no other mode takes it'
+            )
+        if self.mode == IN_ROUNDS and self.job_name is None:
+            raise ValueError(
+                'mode="in rounds" needs a job_name, the same in all consumers: they read one job'
+            )
+
+    def applied(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """`dataset`, run by the service.
+
+        Raises:
+          ValueError: if it cannot run there, in one sentence.
+          ConnectionError: if nobody answers at the address, in one sentence.
+        """
+        self._refuse_python(dataset)
+        expected = _expected(dataset) if self.mode != IN_ROUNDS else None
+        if self.mode == EXACTLY_ONCE:
+            self._refuse_uncountable(dataset, expected)
+        if self.mode == IN_ROUNDS and tf.get_static_value(dataset.cardinality()) != (
+            tf.data.INFINITE_CARDINALITY
+        ):
+            raise ValueError(
+                'mode="in rounds" needs an endless dataset, as the consumers would wait for each '
+                "other at its end: add repeat(), and end the epoch by a number of steps"
+            )
+        self._connect()
+        index, count = self.consumer or (None, None)
+        served = dataset.apply(
+            tf.data.experimental.service.distribute(
+                processing_mode=_SHARDING.OFF if self.mode == IN_ROUNDS else _SHARDING.DYNAMIC,
+                service=f"grpc://{self.address}",
+                job_name=self.job_name,
+                consumer_index=index,
+                num_consumers=count,
+            )
+        )
+        # Only the program that reads the whole job can count.
+        counted = expected if self.job_name is None else None
+        return watched(
+            served,
+            patience_seconds=self.patience_seconds,
+            silence=(
+                f"no batch came from the data service at {self.address} for "
+                f"{self.patience_seconds:g} seconds: one of its workers died and did not come "
+                "back, none has come yet, or the pipeline is so slow: raise patience_seconds"
+            ),
+            expected=counted,
+            must_be_all=self.mode == EXACTLY_ONCE,
+        )
+
+    def _refuse_python(self, dataset) -> None:
+        graph = tf.compat.v1.GraphDef.FromString(compat.serialized(dataset).numpy())
+        nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
+        if any(node.op in _PYTHON for node in nodes):
+            raise ValueError(
+                "the pipeline has a Python function before on_data_device() (from_generator, "
+                "tf.py_function or tf.numpy_function), which the data service cannot run because "
+                "Python's objects are in this process only: use TensorFlow's ops there, or leave "
+                "data_service out"
+            )
+
+    def _refuse_uncountable(self, dataset, expected) -> None:
+        if self.job_name is not None:
+            raise ValueError(
+                f'mode="exactly once" cannot be kept with job_name={self.job_name!r}, as no '
+                'program sees all batches of a shared job: write mode="at most once"'
+            )
+        if expected is None:
+            raise ValueError(
+                'mode="exactly once" needs a dataset whose elements can be counted: a source of '
+                "known, finite cardinality (tf.data.experimental.assert_cardinality), and batch() "
+                'without drop_remainder; or write mode="at most once"'
+            )
+
+    def _connect(self) -> None:
+        host, _, port = self.address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        except OSError as error:
+            raise ConnectionError(
+                f"no data service answers at {self.address} ({error}): start it with python -m "
+                "dual_device_strategy.data_service dispatcher, or correct the address"
+            ) from None
+
+
+def _expected(dataset: tf.data.Dataset) -> tuple[bool, int] | None:
+    """(whether rows are counted, or else elements; how many there must be); None if not known."""
+    node, rows = dataset, False
+    while len(inputs := compat.inputs_of(node)) == 1:
+        if compat.operation_of(node) in ("batch", "padded_batch"):
+            if rows or compat.drops_remainder(node):
+                return None
+            rows = True
+            (node,) = inputs
+            break
+        (node,) = inputs
+    count = tf.get_static_value((node if rows else dataset).cardinality())
+    return None if count is None or count < 0 else (rows, int(count))

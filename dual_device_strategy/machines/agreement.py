@@ -1,0 +1,65 @@
+"""What must be the same on all workers, compared when they meet.
+
+Two workers that differ would train without an error, on something that nobody asked for.
+"""
+
+import json
+import time
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.machines.cluster import Cluster
+
+
+class Disagreement(ValueError):
+    """Workers differ in something that must be the same; one sentence."""
+
+
+def refuse_differences(cluster: Cluster, about: str, facts: dict[str, object]) -> None:
+    """Compares `facts` with those of every other worker; returns when all have been seen.
+
+    All workers call it at the same place of the program, with the same keys.  The values go
+    through TensorFlow's coordination service, which the first worker runs.
+
+    Args:
+      about: a name of its own for each call in a program.
+      facts: values with a short and exact `str`; digests of what is long.
+
+    Raises:
+      Disagreement: on every worker, naming what differs and who has what.
+    """
+    if len(cluster.addresses) == 1:
+        return
+    mine = {name: str(value) for name, value in facts.items()}
+    compat.set_shared_value(_key(about, cluster.index), json.dumps(mine))
+    differing = []
+    for other in range(len(cluster.addresses)):
+        theirs = json.loads(compat.shared_value(_key(about, other)))
+        for name in sorted({*mine, *theirs} if other != cluster.index else ()):
+            if mine.get(name) != theirs.get(name):
+                differing.append(
+                    f"{name} is {mine.get(name)} on {cluster.name(cluster.index)} and "
+                    f"{theirs.get(name)} on {cluster.name(other)}"
+                )
+    if differing:
+        _wait_until_all_know(cluster, about)
+        raise Disagreement(
+            "the workers do not agree: " + "; ".join(differing) + "; start all with the same"
+        )
+
+
+def _wait_until_all_know(cluster: Cluster, about: str) -> None:
+    """Or the first to leave would take the service along before the others have compared."""
+    compat.set_shared_value(_key(about, cluster.index) + "/seen", "yes")
+    end = time.monotonic() + 5
+    for other in range(len(cluster.addresses)):
+        try:
+            left = max(1, int(1000 * (end - time.monotonic())))
+            compat.shared_value(_key(about, other) + "/seen", left)
+        except tf.errors.OpError:
+            return  # it is gone already
+
+
+def _key(about: str, index: int) -> str:
+    return f"dual_device_strategy/{about}/{index}"

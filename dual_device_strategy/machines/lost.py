@@ -1,0 +1,93 @@
+"""The last words when another worker is gone: one sentence instead of TensorFlow's traceback.
+
+TensorFlow sees it itself: a connection that breaks within a second, a process that hangs by its
+missing heartbeats or by the `timeout_seconds` of the communication options.  Then every collective
+of this worker fails, wherever the program is: in `run`, in `next(iterator)`, in a `tf.function`, in
+Keras.  All workers have to start again; none can go on alone.
+"""
+
+import os
+import socket
+import sys
+import threading
+
+import tensorflow as tf
+
+from dual_device_strategy.machines.cluster import Cluster
+
+EXIT_CODE = 1
+_ERRORS = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+)
+_REMEDY = "start the same command on all workers again to go on from the newest checkpoint"
+
+
+def explained(error: BaseException, cluster: Cluster) -> str | None:
+    """One sentence if `error` came because another worker is gone; None for any other error."""
+    if not isinstance(error, _ERRORS):
+        return None
+    if gone := _do_not_answer(cluster):
+        names = " and ".join(map(cluster.name, gone))
+        verb = "is" if len(gone) == 1 else "are"
+        return f"{names} {verb} gone, and its own log says why; {_REMEDY}"
+    if isinstance(error, (tf.errors.DeadlineExceededError, tf.errors.UnavailableError)) or (
+        "heartbeat" in str(error)
+    ):
+        others = [cluster.name(i) for i in range(len(cluster.addresses)) if i != cluster.index]
+        return (
+            f"a worker hangs or cannot be reached any more, one of {', '.join(others)} "
+            f"({type(error).__name__}); {_REMEDY}"
+        )
+    return None
+
+
+def _do_not_answer(cluster: Cluster) -> list[int]:
+    """The other workers to whose address nobody listens."""
+    found: list[int] = []
+
+    def ask(index):
+        host, _, port = cluster.addresses[index].rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+        except OSError:
+            found.append(index)
+
+    others = [i for i in range(len(cluster.addresses)) if i != cluster.index]
+    asking = [threading.Thread(target=ask, args=(i,), daemon=True) for i in others]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(3)
+    return sorted(found)
+
+
+def end_with_one_sentence(cluster: Cluster) -> None:
+    """Has an uncaught error of that kind printed as one sentence; the exit code is 1 then.
+
+    The process ends at once: a normal end would wait for the worker that is gone.  Other errors are
+    shown as before.
+    """
+    before = sys.excepthook
+
+    def hook(kind, error, traceback):
+        sentence = explained(error, cluster)
+        if sentence is None:
+            before(kind, error, traceback)
+            return
+        sys.stdout.flush()
+        print(f"error: {sentence}", file=sys.stderr, flush=True)
+        os._exit(EXIT_CODE)
+
+    in_threads_before = threading.excepthook
+
+    def hook_of_threads(arguments):
+        # Those of TensorFlow that watch the others fail as well; the main thread says why.
+        if explained(arguments.exc_value, cluster) is None:
+            in_threads_before(arguments)
+
+    sys.excepthook, threading.excepthook = hook, hook_of_threads

@@ -1,0 +1,271 @@
+"""MultiWorkerDataModelSplitStrategy: a data device and a model device on each machine."""
+
+import contextlib
+import platform
+import signal
+import threading
+from collections.abc import Sequence
+
+import tensorflow as tf
+from absl import logging
+
+from dual_device_strategy import compat
+from dual_device_strategy.devices import device_pair
+from dual_device_strategy.machines.agreement import refuse_differences
+from dual_device_strategy.machines.cluster import Cluster, cluster_of
+from dual_device_strategy.machines.input import WorkersDataset
+from dual_device_strategy.machines.lost import end_with_one_sentence
+
+_SAY_AFTER_SECONDS = 10.0
+
+
+class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrategy):
+    """Trains on several machines; each prepares its part of every batch on a device of its own.
+
+    One process of the same program runs on each machine, a *worker*, with a data device and a model
+    device of its own.  TF_CONFIG (or another resolver) says who the workers are:
+
+        strategy = MultiWorkerDataModelSplitStrategy(["GPU:1"], ["GPU:0"])
+
+    Make it first in the program, before anything that starts TensorFlow's runtime.  It waits
+    there until all workers have come, and says for whom.  `python -m dual_device_strategy.launch
+    --workers=2 PROGRAM` starts workers on one machine.
+
+    In all else it is TensorFlow's MultiWorkerMirroredStrategy: a dataset has global batches, of
+    which every worker gets its part; gradients are added up by all-reduce; losses are the same bit
+    for bit with one model device on each worker.  The front end runs on each worker's part, not on
+    the global batch: statistics over the batch and random ops that are not stateless differ from
+    those of a host `map`, which TensorFlow runs on the global batch on every worker.
+
+    What differs from TensorFlow's, beside the slots:
+
+    * Keras 3's `fit` works.
+    * Handlers of signals that were there before stay.
+    * Workers that differ in versions, devices or slots are refused at the start, in one sentence;
+      `refuse_differences` compares what else must be the same: flags, the corpus.
+    * When another worker is gone, an error that nobody catches is one sentence and exit code 1.
+    * Variables of `data_scope()` begin with the first worker's values, as all variables do; each
+      worker keeps its own afterwards.
+
+    Workers that die: see docs/machines.md, which has a program that goes on exactly.
+
+    Args:
+      data_devices: one device of this process where input iterators and feature extraction live,
+        such as ["GPU:1"].
+      model_devices: one device where variables live and steps run, such as ["GPU:0"].
+      cluster_resolver: None for TF_CONFIG.
+      communication_options: `tf.distribute.experimental.CommunicationOptions`.  With
+        `timeout_seconds` a worker that hangs is noticed after that time, otherwise after some 7
+        seconds without a heartbeat.
+      slots: the most batches that may exist beyond the host, on each worker, at least 2.
+    """
+
+    def __init__(
+        self,
+        data_devices: Sequence[str],
+        model_devices: Sequence[str],
+        cluster_resolver: tf.distribute.cluster_resolver.ClusterResolver | None = None,
+        communication_options: tf.distribute.experimental.CommunicationOptions | None = None,
+        *,
+        slots: int = 4,
+    ):
+        _check(data_devices, model_devices, slots)
+        cluster = cluster_of(cluster_resolver)
+        several = len(cluster.addresses) > 1
+        if several and compat.runtime_started():
+            raise RuntimeError(
+                "MultiWorkerDataModelSplitStrategy came after TensorFlow's runtime had started, "
+                "which takes no other workers from then on: make the strategy first in the "
+                "program, before any tensor, dataset or layer"
+            )
+        with _kept_signal_handlers(), _said_who_is_missing(cluster):
+            tf.distribute.Strategy.__init__(
+                self,
+                MultiWorkerSplitExtended(
+                    self,
+                    (data_devices[0], model_devices[0]),
+                    slots,
+                    cluster.resolver,
+                    communication_options or compat.CollectiveOptions(),
+                ),
+            )
+            self._cluster = cluster
+            if several:
+                end_with_one_sentence(cluster)
+            self._compared = 0
+            self.refuse_differences(
+                {
+                    "the number of model devices": len(model_devices),
+                    "the number of data devices": len(data_devices),
+                    "slots": slots,
+                    "the kind of model device": self.model_device.split(":")[-2],
+                    "TensorFlow's version": tf.__version__,
+                    "Python's version": ".".join(platform.python_version_tuple()[:2]),
+                }
+            )
+
+    @property
+    def data_device(self) -> str:
+        """The full name of this worker's device of input iterators and feature extraction."""
+        return self.extended.data_device
+
+    @property
+    def model_device(self) -> str:
+        """The full name of this worker's device of variables and steps."""
+        return self.extended.worker_devices[0]
+
+    @property
+    def slots(self) -> int:
+        return self.extended.slots
+
+    def refuse_differences(self, facts: dict[str, object]) -> None:
+        """Compares `facts` ({what: value}) with those of all other workers.
+
+        All workers call it at the same place.  Values are compared as text: digests of what is
+        long, such as a corpus.
+
+        Raises:
+          ValueError: on every worker, naming what differs and who has what.
+        """
+        self._compared += 1
+        refuse_differences(self._cluster, f"start {self._compared}", facts)
+
+    def reduce(self, reduce_op, value, axis):
+        # Keras 3 asks for the mean of scalars along their first axis, which they do not have, and
+        # under MultiWorkerMirroredStrategy only (tensorflow#72388).
+        mean = str(getattr(reduce_op, "value", reduce_op)).upper() == "MEAN"
+        if (
+            mean
+            and axis == 0
+            and all(
+                local.shape.rank == 0
+                for each in tf.nest.flatten(value)
+                for local in self.experimental_local_results(each)
+                if tf.is_tensor(local)
+            )
+        ):
+            axis = None
+        return super().reduce(reduce_op, value, axis)
+
+
+class MultiWorkerSplitExtended(compat.CollectiveAllReduceExtended):
+    """The model device is this worker's replica; the data device feeds it."""
+
+    def __init__(self, strategy, devices, slots, cluster_resolver, communication_options):
+        self._named_devices = devices
+        self.data_device = None
+        self.slots = slots
+        self.counts_arrivals = False
+        self.last_iterator = lambda: None
+        self._scopes = threading.local()
+        super().__init__(strategy, cluster_resolver, communication_options)
+
+    def _initialize_local_devices(self, cluster_resolver, worker_device):
+        """Only the model device is a replica; TensorFlow would take every GPU."""
+        del cluster_resolver, worker_device
+        self.data_device, model_device = device_pair(*self._named_devices)
+        kind = "GPU" if "device:GPU" in model_device else "CPU"
+        return (model_device,), kind
+
+    @contextlib.contextmanager
+    def data_scope(self):
+        before = getattr(self._scopes, "on_data_device", False)
+        self._scopes.on_data_device = True
+        try:
+            yield
+        finally:
+            self._scopes.on_data_device = before
+
+    def _create_variable(self, next_creator, **kwargs):
+        if getattr(self._scopes, "on_data_device", False) and kwargs.get("colocate_with") is None:
+            kwargs.pop("colocate_with", None)
+            # Sent from host to host: rings between GPUs refuse some types.
+            host = compat.host_of(self.data_device)
+            kwargs["initial_value"] = self._get_variable_creator_initial_value(
+                replica_id=0, device=host, primary_var=None, **kwargs
+            )
+            with tf.device(self.data_device):
+                return next_creator(**kwargs)
+        return super()._create_variable(next_creator, **kwargs)
+
+    def _experimental_distribute_dataset(self, dataset, options):
+        _refuse_per_replica(options)
+        context = self._make_input_context()
+        return WorkersDataset(self._container_strategy(), dataset, options, context)
+
+    def _distribute_datasets_from_function(self, dataset_fn, options):
+        _refuse_per_replica(options)
+        with tf.device(self._input_workers.worker_devices[0]):
+            dataset = dataset_fn(self._make_input_context())
+        return WorkersDataset(self._container_strategy(), dataset, options, whole=False)
+
+    def _reduce_to(self, reduce_op, value, destinations, options):
+        """Of structures too, as MirroredStrategy does: Keras 3 asks for that."""
+        reduce = super()._reduce_to
+        return tf.nest.map_structure(lambda v: reduce(reduce_op, v, destinations, options), value)
+
+    def slot_counts(self, options) -> tuple[int, int]:
+        """How many batches may wait on the data device and on the model device."""
+        ready = self.slots - 2
+        if options is not None and options.experimental_per_replica_buffer_size != 1:
+            ready = options.experimental_per_replica_buffer_size
+            return min(ready, 1), ready
+        return 1, ready
+
+
+def _check(data_devices, model_devices, slots) -> None:
+    for name, devices in (("data_devices", data_devices), ("model_devices", model_devices)):
+        if isinstance(devices, str) or len(devices) != 1:
+            raise ValueError(
+                f"{name} must be a list with one device of this worker, got {devices!r}: write "
+                f'{name}=["GPU:0"], and start one worker for each pair of devices'
+            )
+    if isinstance(slots, bool) or not isinstance(slots, int) or slots < 2:
+        raise ValueError(
+            "slots must be a whole number of at least 2 (one batch preparing, one training), "
+            f"got slots={slots!r}"
+        )
+
+
+def _refuse_per_replica(options) -> None:
+    per_replica = tf.distribute.InputReplicationMode.PER_REPLICA
+    if options is not None and options.experimental_replication_mode == per_replica:
+        raise NotImplementedError(
+            "InputOptions.experimental_replication_mode=PER_REPLICA was asked for, which "
+            "MultiWorkerMirroredStrategy does not have either; leave it out"
+        )
+
+
+@contextlib.contextmanager
+def _kept_signal_handlers():
+    """TensorFlow's coordination service puts a handler of its own in the place of SIGTERM's."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # else it was not installed from Python
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _said_who_is_missing(cluster: Cluster):
+    """Logs, after some seconds, that this worker waits for the others."""
+    others = [cluster.name(i) for i in range(len(cluster.addresses)) if i != cluster.index]
+    timer = threading.Timer(
+        _SAY_AFTER_SECONDS,
+        lambda: logging.warning(
+            "%s still waits for %s: start the same command there, or end this one",
+            cluster.name(cluster.index),
+            ", ".join(others),
+        ),
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

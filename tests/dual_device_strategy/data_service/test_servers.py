@@ -1,0 +1,157 @@
+"""A real dispatcher and real workers, killed for real: what arrives, and what is said if not."""
+
+import collections
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, DataService, on_data_device
+
+ROOT = Path(__file__).resolve().parents[3]
+COUNT = 400
+
+
+class Service:
+    """Processes of a service; `address` is the dispatcher's."""
+
+    def __init__(self, processes, workers):
+        self._processes, self.workers = processes, []
+        self.dispatcher = self._start("dispatcher", "--worker_timeout_seconds=2")
+        self.address = address_of(self.dispatcher)
+        for _ in range(workers):
+            self.join()
+
+    def _start(self, *arguments):
+        command = ["-m", "dual_device_strategy.data_service", *arguments, "--host=localhost"]
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        return self._processes.start(command, env=env)
+
+    def join(self, port=0):
+        worker = self._start("worker", f"--dispatcher={self.address}", f"--port={port}")
+        worker.address = address_of(worker)
+        self.workers.append(worker)
+
+    def end(self, number=signal.SIGTERM):
+        servers = [*self.workers, self.dispatcher]
+        for server in servers:
+            server.send_signal(number)
+        return [server.wait(20) for server in servers]
+
+
+def address_of(server):
+    end = time.monotonic() + 30
+    while not server.stdout.endswith("\n"):
+        assert server.poll() is None and time.monotonic() < end, server.stderr
+        time.sleep(0.02)
+    return server.stdout.split()[1]
+
+
+@pytest.fixture
+def service(processes):
+    started = []
+
+    def start(workers=2):
+        started.append(Service(processes, workers))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end(signal.SIGKILL)
+
+
+def dataset():
+    host = tf.data.Dataset.range(COUNT).batch(10)
+    return host.apply(on_data_device(lambda x: tf.cast(x, tf.float32) + 0.5))
+
+
+def visited(service, after=None, at=5, **options):
+    """Counts of the elements that arrived; `after` is called when `at` batches have."""
+    data_service = DataService(service.address, **options)
+    strategy = DataModelSplitStrategy("CPU:1", "CPU:2", data_service=data_service)
+    seen = collections.Counter()
+    for number, batch in enumerate(strategy.experimental_distribute_dataset(dataset())):
+        assert batch.device.endswith("CPU:2")
+        seen.update(int(x - 0.5) for x in batch.numpy())
+        if after and number == at:
+            after()
+    return seen
+
+
+def test_every_element_comes_once_and_the_servers_end_on_sigterm(service):
+    running = service()
+    for mode in ("exactly once", "at most once"):
+        assert visited(running, mode=mode) == collections.Counter(range(COUNT))
+    assert running.end() == [0, 0, 0]
+
+
+def test_a_worker_that_does_not_come_back_is_an_error_within_the_stated_time(service):
+    running = service()
+    began = []
+
+    def kill():
+        began.append(time.monotonic())
+        running.workers[0].kill()
+
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        visited(running, kill, patience_seconds=2)
+    assert time.monotonic() - began[0] < 8
+    assert f"no batch came from the data service at {running.address} for 2 s" in str(error.value)
+
+
+def test_elements_that_were_lost_are_an_error_or_are_told(service, capfd):
+    running = service()
+
+    def kill_and_restart():
+        old = running.workers.pop(0)
+        old.kill()
+        running.join(old.address.rpartition(":")[2])
+
+    seen = visited(running, kill_and_restart, mode="at most once", patience_seconds=20)
+    lost = COUNT - len(seen)
+    assert max(seen.values()) == 1
+    assert lost, "nothing was under way: the test shows nothing"
+    assert f"the data service gave {COUNT - lost} of {COUNT} elements" in capfd.readouterr().err
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the data service gave"):
+        visited(running, kill_and_restart, mode="exactly once", patience_seconds=20)
+
+
+def test_a_service_without_workers_is_an_error_within_the_stated_time(service):
+    began = time.monotonic()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="none has come yet"):
+        visited(service(workers=0), patience_seconds=1)
+    assert time.monotonic() - began < 20
+
+
+def test_in_rounds_all_consumers_get_batches_of_one_shape(service):
+    running = service()
+    host = tf.data.Dataset.range(100).repeat().map(lambda i: tf.zeros([i // 2 % 7 + 1]))
+    options = {"mode": "in rounds", "job_name": "rounds"}
+    readers = [
+        iter(DataService(running.address, consumer=(i, 2), **options).applied(host))
+        for i in range(2)
+    ]
+    shapes = [[len(next(reader)) for reader in readers] for _ in range(20)]
+    assert all(first == second for first, second in shapes)
+    assert len({first for first, _ in shapes}) > 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            [],
+            "say what to start, dispatcher or worker: python -m dual_device_strategy.data_service",
+        ),
+        (["worker"], "a worker needs --dispatcher=HOST:PORT"),
+        (["worker", "--dispatcher=localhost:1"], "no dispatcher answers at --dispatcher=localhost"),
+        (["dispatcher", "--work_dir=w"], "--work_dir is for a dispatcher with a --port of its own"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_1(run_python, arguments, sentence):
+    done = run_python(["-m", "dual_device_strategy.data_service", *arguments])
+    assert done.returncode == 1 and not done.stdout
+    assert sentence in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr

@@ -1,0 +1,49 @@
+"""Workers of the tests: processes with TensorFlow imported, that find each other in TF_CONFIG."""
+
+import contextlib
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="session")
+def start_workers(processes):
+    """Starts workers of a program; what it returns is a list of processes in their order.
+
+    Takes the arguments of Python, and one environment for each worker beside TF_CONFIG.
+    """
+
+    def start(arguments, cwd, environments=({}, {}), tf_config=True):
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(len(environments))]
+        started = []
+        for index, environment in enumerate(environments):
+            env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+            if tf_config:
+                task = {"type": "worker", "index": index}
+                env["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
+            started.append(processes.start(arguments, cwd=cwd, env={**env, **environment}))
+        return started
+
+    return start
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def ended(workers, seconds=60):
+    """Waits for all; returns their exit codes."""
+    try:
+        return [worker.wait(seconds) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()

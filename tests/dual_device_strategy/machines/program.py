@@ -1,0 +1,142 @@
+"""One worker of the tests: trains in several ways and prints its figures as JSON.
+
+python program.py KIND     ours | theirs: the strategy; slots is MACHINES_SLOTS
+"""
+
+import json
+import os
+import signal
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from dual_device_strategy import MultiWorkerDataModelSplitStrategy, data_scope, on_data_device
+
+OURS = sys.argv[1] == "ours"
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
+signal.signal(signal.SIGTERM, lambda *_: None)
+handler = signal.getsignal(signal.SIGTERM)
+
+if OURS:
+    slots = int(os.environ.get("MACHINES_SLOTS", "4"))
+    resolver = None
+    if "SLURM_PROCID" in os.environ:
+        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+            port_base=int(os.environ["PORT_BASE"]), gpus_per_node=2, auto_set_gpu=False
+        )
+    try:
+        strategy = MultiWorkerDataModelSplitStrategy(["CPU:1"], ["CPU:2"], resolver, slots=slots)
+        strategy.refuse_differences({"the corpus": os.environ.get("MACHINES_CORPUS")})
+    except ValueError as error:
+        sys.exit(f"{error}")
+else:
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+X = tf.random.stateless_normal([50, 512], [1, 2])
+Y = tf.range(50, dtype=tf.int64) % 4
+
+
+def front_end(signal, label):
+    return tf.math.log1p(tf.abs(tf.signal.stft(signal, 64, 32))), label
+
+
+def dataset(epochs=1):
+    host = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(50, seed=3).batch(16)
+    made = host.apply(on_data_device(front_end)) if OURS else host.map(front_end)
+    return made.repeat(epochs)
+
+
+class Net(tf.Module):
+    def __init__(self):
+        self.w = tf.Variable(tf.random.stateless_normal([33, 16], [3, 4]) * 0.2)
+        self.v = tf.Variable(tf.random.stateless_normal([16, 4], [5, 6]) * 0.2)
+
+    def __call__(self, x):
+        return tf.reduce_mean(tf.nn.relu(x @ self.w), 1) @ self.v
+
+
+def trained(loop):
+    with strategy.scope():
+        net = Net()
+
+    def replica_step(x, y):
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, net(x))
+            loss = tf.reduce_sum(losses) / 16
+        gradients = tape.gradient(loss, [net.w, net.v])
+        gradients = tf.distribute.get_replica_context().all_reduce("SUM", gradients)
+        net.w.assign_sub(0.1 * gradients[0])
+        net.v.assign_sub(0.1 * gradients[1])
+        return loss
+
+    def step(batch):
+        return strategy.reduce("SUM", strategy.run(replica_step, args=batch), axis=None)
+
+    losses = loop(tf.function(step))
+    return [*map(float, losses), *(float(tf.reduce_sum(v)) for v in (net.w, net.v))]
+
+
+def eager(step):
+    distributed = strategy.experimental_distribute_dataset(dataset())
+    return [step(batch) for _ in range(2) for batch in distributed]
+
+
+def of_unknown_length(step):
+    some = dataset().filter(lambda *_: True) if not OURS else None
+    if OURS:
+        host = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(50, seed=3).batch(16)
+        some = host.filter(lambda *_: True).apply(on_data_device(front_end))
+    return [step(batch) for batch in strategy.experimental_distribute_dataset(some)]
+
+
+def in_a_function(step):
+    @tf.function
+    def epoch(distributed):
+        losses = tf.TensorArray(tf.float32, 0, True)
+        for batch in distributed:
+            losses = losses.write(losses.size(), step(batch))
+        return losses.stack()
+
+    return epoch(strategy.experimental_distribute_dataset(dataset())).numpy()
+
+
+def from_a_function(step):
+    def make(context):
+        made = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+        made = made.shard(context.num_input_pipelines, context.input_pipeline_id)
+        return made.apply(on_data_device(front_end)) if OURS else made.map(front_end)
+
+    distributed = iter(strategy.distribute_datasets_from_function(make))
+    return [step(next(distributed)) for _ in range(3)]
+
+
+def fit():
+    """Only ours: under TensorFlow's strategy Keras 3 fails."""
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(4)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.01), loss, metrics=["accuracy"])
+    history = model.fit(dataset(), epochs=2, verbose=0, validation_data=dataset()).history
+    return {key: values[-1] for key, values in sorted(history.items())}
+
+
+def of_the_data_device():
+    with strategy.scope(), data_scope():
+        scale = tf.Variable(np.random.rand())  # another number on each worker
+    return [scale.device.rsplit("device:")[-1], float(scale)]
+
+
+figures = {
+    loop.__name__: trained(loop)
+    for loop in (eager, of_unknown_length, in_a_function, from_a_function)
+}
+if OURS:
+    figures["fit"] = fit()
+    figures["of_the_data_device"] = of_the_data_device()
+    figures["handler kept"] = signal.getsignal(signal.SIGTERM) is handler
+    signal.raise_signal(signal.SIGTERM)
+print(json.dumps(figures))

@@ -1,0 +1,88 @@
+"""A cluster that cannot train is refused in one sentence, before anything starts."""
+
+import json
+import socket
+
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import MultiWorkerDataModelSplitStrategy
+from dual_device_strategy.machines.cluster import cluster_of
+from dual_device_strategy.machines.lost import explained
+from tests.dual_device_strategy.machines.conftest import free_ports
+
+
+def config(cluster, kind="worker", index=0):
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+TWO = {"worker": ["one:1234", "two:1234"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "TF_CONFIG is not JSON (.*), got '{': write {\"cluster\""),
+        ("[]", 'TF_CONFIG needs a "cluster" with a list of "HOST:PORT"'),
+        (config({"worker": "one:1234"}), 'needs a "cluster" with a list of "HOST:PORT"'),
+        (config({"worker": ["one"]}), 'needs a "cluster" with a list of "HOST:PORT"'),
+        (json.dumps({"cluster": TWO}), 'needs a "task" with the "type" and "index"'),
+        (config(TWO, index="first"), 'needs a "task" with the "type" and "index"'),
+        (config(TWO, index=2), "says that this process is worker 2, but the cluster has worker 0"),
+        (config(TWO, kind="chief"), "says that this process is chief 0, but the cluster has"),
+        (config({**TWO, "ps": ["three:1"]}), "has 'ps' tasks, but every worker keeps all"),
+        (config({"worker": ["one:1", "one:1"]}), "names the same address twice in one:1, one:1"),
+    ],
+)
+def test_a_bad_tf_config_is_one_sentence(monkeypatch, text, sentence):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(ValueError, match=sentence) as error:
+        cluster_of(None)
+    assert "\n" not in f"{error.value}"
+
+
+def test_a_port_that_is_taken_is_named(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setenv("TF_CONFIG", config({"worker": [f"127.0.0.1:{port}", "two:1"]}))
+        with pytest.raises(ValueError, match=rf"port {port}, .* worker 0 \(127.0.0.1:{port}\)"):
+            cluster_of(None)
+
+
+def test_a_chief_comes_before_the_workers(monkeypatch):
+    (port,) = free_ports(1)
+    spec = {"chief": ["one:1"], "worker": [f"two:{port}", "three:1"]}
+    monkeypatch.setenv("TF_CONFIG", config(spec, index=0))
+    cluster = cluster_of(None)
+    assert (cluster.index, cluster.addresses) == (1, ("one:1", f"two:{port}", "three:1"))
+
+
+@pytest.mark.parametrize("devices", ["GPU:0", [], ["CPU:1", "CPU:2"]])
+def test_a_worker_has_one_device_of_each_kind(devices):
+    with pytest.raises(ValueError, match="data_devices must be a list with one device"):
+        MultiWorkerDataModelSplitStrategy(devices, ["CPU:2"])
+
+
+def test_other_workers_are_refused_once_the_runtime_has_started(monkeypatch):
+    tf.constant(1)
+    (port,) = free_ports(1)
+    monkeypatch.setenv("TF_CONFIG", config({"worker": [f"127.0.0.1:{port}", "two:1"]}))
+    with pytest.raises(RuntimeError, match="make the strategy first in the program"):
+        MultiWorkerDataModelSplitStrategy(["CPU:1"], ["CPU:2"])
+
+
+def test_only_errors_of_workers_that_are_gone_are_explained(monkeypatch):
+    with socket.socket() as there:
+        there.bind(("127.0.0.1", 0))
+        there.listen()
+        (gone, own) = free_ports(2)
+        address = f"127.0.0.1:{there.getsockname()[1]}"
+        spec = {"worker": [f"127.0.0.1:{own}", address, f"127.0.0.1:{gone}"]}
+        monkeypatch.setenv("TF_CONFIG", config(spec))
+        cluster = cluster_of(None)
+        lost = tf.errors.UnavailableError(None, None, "Socket closed")
+        assert f"worker 2 (127.0.0.1:{gone}) is gone" in explained(lost, cluster)
+        assert explained(tf.errors.InvalidArgumentError(None, None, "no"), cluster) is None
+        assert explained(ValueError("no"), cluster) is None

@@ -1,0 +1,88 @@
+"""Workers that are killed: the program of docs/machines.md goes on exactly."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.dual_device_strategy.machines.conftest import ROOT, ended
+
+DOCUMENT = (ROOT / "docs/machines.md").read_text(encoding="utf-8")
+(PROGRAM,) = (b for b in re.findall(r"```python\n(.*?)```", DOCUMENT, re.S) if "preemption" in b)
+EMULATED = ({"EMULATED_GPUS": "2"},) * 2
+
+
+def losses(*outputs):
+    """{step: loss} of runs that followed one another; a step trained again is the same."""
+    found = {}
+    for line in "".join(outputs).splitlines():
+        step, loss = line.split()
+        assert found.setdefault(int(step), loss) == loss, f"step {step}"
+    return found
+
+
+def wait_for_step(worker, step, seconds=60):
+    end = time.monotonic() + seconds
+    while f"\n{step} " not in worker.stdout:
+        assert time.monotonic() < end and worker.poll() is None, worker.stderr[-2000:]
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def run(start_workers):
+    """Starts both workers on the program of the document, a little slower than it is there."""
+
+    def start(folder: Path):
+        slower = PROGRAM.replace(
+            "    loss = preemption", "    time.sleep(0.03)\n    loss = preemption"
+        )
+        slower = "import time\n" + slower
+        (folder / "program.py").write_text(slower)
+        return start_workers(["program.py"], folder, EMULATED)
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def not_killed(run, tmp_path_factory):
+    workers = run(tmp_path_factory.mktemp("whole"))
+    assert ended(workers) == [0, 0], workers[0].stderr[-2000:] + workers[1].stderr[-2000:]
+    whole = losses(workers[0].stdout)
+    assert whole == losses(workers[1].stdout) and sorted(whole) == list(range(1, 31))
+    return whole
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_after_kill_9_the_other_ends_with_one_sentence_and_both_go_on_exactly(
+    run, not_killed, tmp_path, killed
+):
+    workers = run(tmp_path)
+    wait_for_step(workers[killed], 13)
+    workers[killed].kill()
+    other, began = workers[1 - killed], time.monotonic()
+    assert other.wait(10) == 1
+    assert time.monotonic() - began < 10
+    said = other.stderr.splitlines()[-1]
+    assert re.fullmatch(rf"error: worker {killed} \(127.0.0.1:\d+\) is gone, .*", said)
+    assert "Traceback" not in other.stderr
+    again = run(tmp_path)
+    assert ended(again) == [0, 0], again[0].stderr[-2000:]
+    first_step = int(again[0].stdout.split()[0])
+    assert first_step in (11, 21)
+    assert losses(workers[1 - killed].stdout, again[0].stdout) == not_killed
+
+
+def test_after_sigterm_on_one_both_save_the_same_step_and_go_on_exactly(run, not_killed, tmp_path):
+    workers = run(tmp_path)
+    wait_for_step(workers[1], 5)
+    os.kill(workers[1].pid, signal.SIGTERM)
+    assert ended(workers) == [0, 0], workers[0].stderr[-2000:]
+    saved = max(losses(workers[0].stdout))
+    assert saved == max(losses(workers[1].stdout)) < 30
+    again = run(tmp_path)
+    assert ended(again) == [0, 0], again[0].stderr[-2000:]
+    assert [int(worker.stdout.split()[0]) for worker in again] == [saved + 1] * 2
+    assert losses(workers[0].stdout, again[0].stdout) == not_killed
