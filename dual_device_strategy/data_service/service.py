@@ -36,7 +36,7 @@ class DataService:
     * "in rounds": each of several programs, the `consumers`, reads one batch in each round, and all
       batches of a round come from the same worker, in its order.  So batches have equal shapes in
       a round if the pipeline makes that many of a shape in a row.  Every worker goes through the
-      whole source, which must be endless.  All consumers must keep reading.
+      whole source, which must be endless.  A round waits until all consumers ask for it.
 
     In the first two modes workers take the source's elements (files, if it lists files) as they
     need them.  So the order of batches is another one in every run, as is what is in a batch: a run

@@ -4,6 +4,7 @@ import collections
 import os
 import signal
 import time
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,7 @@ def test_elements_that_were_lost_are_an_error_or_are_told(service, capfd):
     def kill_and_restart():
         old = running.workers.pop(0)
         old.kill()
+        time.sleep(3)  # until the dispatcher counts it as gone
         running.join(old.address.rpartition(":")[2])
 
     seen = visited(running, kill_and_restart, mode="at most once", patience_seconds=20)
@@ -129,12 +131,13 @@ def test_a_service_without_workers_is_an_error_within_the_stated_time(service):
 def test_in_rounds_all_consumers_get_batches_of_one_shape(service):
     running = service()
     host = tf.data.Dataset.range(100).repeat().map(lambda i: tf.zeros([i // 2 % 7 + 1]))
-    options = {"mode": "in rounds", "job_name": "rounds"}
+    options = {"mode": "in rounds", "job_name": "rounds", "patience_seconds": 10}
     readers = [
         iter(DataService(running.address, consumer=(i, 2), **options).applied(host))
         for i in range(2)
     ]
-    shapes = [[len(next(reader)) for reader in readers] for _ in range(20)]
+    with futures.ThreadPoolExecutor(2) as both:  # a round waits until all have asked
+        shapes = [[len(batch) for batch in both.map(next, readers)] for _ in range(20)]
     assert all(first == second for first, second in shapes)
     assert len({first for first, _ in shapes}) > 3
 
