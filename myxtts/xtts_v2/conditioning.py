@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from myxtts.model.layers import attend, join_heads, split_heads
+from myxtts.model.layers import attend, join_heads, normal, split_heads
 from myxtts.xtts_v2.config import ModelArgs
 from myxtts.xtts_v2.layers import group_norm, linear, pointwise
 from myxtts.xtts_v2.names import Names
@@ -33,7 +33,7 @@ class Conditioning(keras.Model):
         self.latents = self.add_weight(
             name="latents",
             shape=(LATENTS, width),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
+            initializer=names.initializer(normal()),
             autocast=False,
         )
         perceiver.add("latents", self.latents)

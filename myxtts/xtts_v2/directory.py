@@ -27,6 +27,14 @@ from myxtts import UserError
 from myxtts.xtts_v2.config import CPML, PublishedConfig
 from myxtts.xtts_v2.normaliser import Normaliser
 from myxtts.xtts_v2.pth import write_pth
+from myxtts.xtts_v2.sizes import (
+    PUBLISHED_OBJECTIVE,
+    DvaeSizes,
+    HifiGanSizes,
+    Objective,
+    PublishedModel,
+    SpeakerSizes,
+)
 from myxtts.xtts_v2.weights import read_dvae, read_mel_stats, read_speakers, read_weights
 
 MODEL_FILES = ("model.pth", "model.safetensors", "best_model.pth")
@@ -84,6 +92,20 @@ class PublishedDirectory:
     def mel_stats(self) -> np.ndarray:
         """float32 [mels]: what every mel band is divided by."""
         return self.model[_MEL_STATS]
+
+    def sizes(self, objective: Objective = PUBLISHED_OBJECTIVE) -> PublishedModel:
+        """Everything that decides which variables its networks have."""
+        args, ids = self.config.model_args, json.loads(self.vocabulary)["model"]["vocab"]
+        start, stop = args.gpt_start_text_token, args.gpt_stop_text_token
+        return PublishedModel(
+            args=args,
+            start_text=ids["[START]"] if start is None else start,
+            stop_text=ids["[STOP]"] if stop is None else stop,
+            speaker=SpeakerSizes.of(self.model),
+            hifigan=HifiGanSizes.of(self.model),
+            dvae=DvaeSizes.of(self.dvae or {}),
+            objective=objective,
+        )
 
     def need_dvae(self) -> dict[str, np.ndarray]:
         """The tensors of the DVAE, which training needs."""

@@ -4,34 +4,16 @@ Synthesis does not use it; the GPT learns its codes. Nothing in it is masked: th
 clip see the padding.
 """
 
-import dataclasses
-
 import keras
 import numpy as np
 import tensorflow as tf
 
 from myxtts.xtts_v2.layers import Conv1D, pointwise
 from myxtts.xtts_v2.names import Names
+from myxtts.xtts_v2.sizes import DvaeSizes
 
 _BLOCKS = 3
 _DECAY, _EPSILON = 0.99, 1e-5
-
-
-@dataclasses.dataclass(frozen=True)
-class DvaeSizes:
-    """Nobody writes these down: the published trainer has them in its code."""
-
-    mels: int = 80
-    width: int = 512  # of the outer layers; the inner ones have twice as much
-    code_size: int = 512
-    codes: int = 1024
-
-    @classmethod
-    def of(cls, tensors: dict[str, np.ndarray]) -> "DvaeSizes":
-        """From the shapes in a dvae.pth, where they are there."""
-        first = tensors.get("encoder.0.0.weight", np.empty([512, 80, 3])).shape
-        book = tensors.get("codebook.embed", np.empty([512, 1024])).shape
-        return cls(mels=first[1], width=first[0], code_size=book[0], codes=book[1])
 
 
 class Dvae(keras.Model):
@@ -122,10 +104,12 @@ class Codebook(keras.layers.Layer):
             )
 
         shape = (sizes.codes, sizes.code_size)
-        self.vectors = state(shape, keras.initializers.RandomNormal(stddev=1.0))
+        draw = keras.initializers.RandomNormal(stddev=1.0)
+        self.vectors = state(shape, names.initializer(draw))
         self.sums = state(shape, "zeros")
         self.counts = state((sizes.codes,), "zeros")
-        self.sums.assign(self.vectors)
+        if names.drawn:
+            self.sums.assign(self.vectors)
         names.add("embed", self.vectors, axes=(1, 0))
         names.add("embed_avg", self.sums, axes=(1, 0))
         names.add("cluster_size", self.counts)

@@ -8,8 +8,6 @@ What is heard of a code is the hidden state at the position that *foretells* it:
 the waveform of these latents, not of the codes.
 """
 
-import dataclasses
-
 import keras
 import tensorflow as tf
 
@@ -18,29 +16,24 @@ from myxtts.model.layers import (
     attention_bias,
     mask_of,
     masked_mean,
+    normal,
     salts,
 )
 from myxtts.xtts_v2.config import ModelArgs
 from myxtts.xtts_v2.gpt_block import Block
 from myxtts.xtts_v2.layers import layer_norm, linear
 from myxtts.xtts_v2.names import Names
+from myxtts.xtts_v2.sizes import PUBLISHED_OBJECTIVE, Objective
 
 _FIRST_SALT = 3000
 
 
-@dataclasses.dataclass(frozen=True)
-class Objective:
-    """What training asks for. The published trainer's choices are the defaults."""
-
-    text_weight: float = 0.01
-    audio_weight: float = 1.0
-    stop_targets: int = 4  # stops that must be foretold after the last code
-    text_stop_seen: bool = False  # whether audio sees the text's stop, as it does in synthesis
-    dropout: float = 0.1
-
-
 class Gpt(keras.Model):
-    """Trained by calling it, decoded with `start` and `next`; see `sampling.py`."""
+    """Trained by calling it, decoded with `start` and `next`; see `sampling.py`.
+
+    With `recompute` the tensors inside a layer are not kept for the backward pass but made again
+    there: a step needs far less memory and a third more time.
+    """
 
     def __init__(
         self,
@@ -49,7 +42,7 @@ class Gpt(keras.Model):
         *,
         start_text: int,
         stop_text: int,
-        objective: Objective = Objective(),
+        objective: Objective = PUBLISHED_OBJECTIVE,
     ):
         super().__init__(autocast=False)
         names = names.below("gpt")
@@ -57,11 +50,12 @@ class Gpt(keras.Model):
         self.start_text, self.stop_text = start_text, stop_text
         self.start_code, self.stop_code = args.gpt_start_audio_token, args.gpt_stop_audio_token
         self.max_codes = args.gpt_max_audio_tokens - 3
-        draw = keras.initializers.RandomNormal(stddev=0.02)
+        self.recompute = False  # see there
+        draw = names.initializer(normal())
 
         def table(name, rows):
             made = self.add_weight(name=name, shape=(rows, width), initializer=draw, autocast=False)
-            names.add(f"{name}.weight", made)
+            names.add(f"{name}.weight", made, decays=False)
             return made
 
         self.text_table = table("text_embedding", args.gpt_number_text_tokens)
@@ -100,8 +94,7 @@ class Gpt(keras.Model):
     ) -> dict:
         """Losses of a batch: text int32 [B, L], codes int32 [B, N], lengths int32 [B].
 
-        `left_out` int32 [2]: places of the last row's codes, from and to, that are no targets: what
-        the published trainer leaves out where the conditioning was cut from the same clip.
+        `left_out` int32 [B, 2]: places of each row's codes, from and to, that are no targets.
         """
         aim = self.objective
         size = tf.shape(codes)[1]
@@ -115,10 +108,9 @@ class Gpt(keras.Model):
         text_counts = mask_of(text_lengths + 1, tf.shape(text)[1] + 1)
         audio_counts = mask_of(audio_seen, tf.shape(codes)[1] + 1)
         if left_out is not None:
-            place = tf.range(tf.shape(audio_counts)[1])
-            inside = tf.cast((place >= left_out[0]) & (place < left_out[1]), tf.float32)
-            last = tf.one_hot(tf.shape(codes)[0] - 1, tf.shape(codes)[0])
-            audio_counts *= 1.0 - last[:, None] * inside
+            place = tf.range(tf.shape(audio_counts)[1])[None]
+            inside = (place >= left_out[:, :1]) & (place < left_out[:, 1:])
+            audio_counts *= 1.0 - tf.cast(inside, tf.float32)
         text_logits = _wide(self.text_head(text_hidden))
         audio_logits = _wide(self.audio_head(audio_hidden))
         text_loss, _ = _loss(text_logits, text, self.stop_text, text_counts)
@@ -198,7 +190,11 @@ class Gpt(keras.Model):
         there = tf.concat([there, mask_of(audio_seen, tf.shape(codes)[1] + 1)], 1)
         bias = self._bias(there)
         for block in self.blocks:
-            x, _, _ = block(x, bias, seed=seed, training=training)
+
+            def read(x, block=block):
+                return block(x, bias, seed=seed, training=training)[0]
+
+            x = tf.recompute_grad(read)(x) if self.recompute and training else read(x)
         x = self._normed(x)
         first_text = tf.shape(latents)[1]
         first_audio = first_text + tf.shape(text)[1] + 1

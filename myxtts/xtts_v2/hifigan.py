@@ -1,14 +1,12 @@
 """The HiFi-GAN: a waveform at 24,000 Hz of the GPT's latents and a speaker vector."""
 
-import dataclasses
-
 import keras
-import numpy as np
 import tensorflow as tf
 
 from myxtts.xtts_v2.layers import Conv1D, WeightNormConv1D, pointwise
 from myxtts.xtts_v2.names import Names
 from myxtts.xtts_v2.resampling import interpolated, interpolated_size
+from myxtts.xtts_v2.sizes import HifiGanSizes
 
 _RATES, _KERNELS = (8, 8, 2, 2), (16, 16, 4, 4)
 _BLOCK_KERNELS, _DILATIONS = (3, 7, 11), (1, 3, 5)
@@ -21,21 +19,6 @@ CONTEXT_CODES = 4
 # Hops to either side that the convolutions reach: 3 before any more places, 8.5 and 1.1 in the
 # first two stages, 0.7 in the others.
 _MARGIN = 14
-
-
-@dataclasses.dataclass(frozen=True)
-class HifiGanSizes:
-    inputs: int = 1024
-    width: int = 512  # of the first layer; halved with every one that makes more places
-    speaker: int = 512
-
-    @classmethod
-    def of(cls, tensors: dict[str, np.ndarray]) -> "HifiGanSizes":
-        """From the shapes in a model.pth, where they are there."""
-        prefix = "hifigan_decoder.waveform_decoder."
-        first = tensors.get(f"{prefix}conv_pre.weight", np.empty([512, 1024, 7])).shape
-        speaker = tensors.get(f"{prefix}cond_layer.weight", np.empty([512, 512, 1])).shape
-        return cls(inputs=first[1], width=first[0], speaker=speaker[1])
 
 
 class HifiGan(keras.Model):

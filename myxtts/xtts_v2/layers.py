@@ -9,7 +9,7 @@ import math
 import keras
 import tensorflow as tf
 
-from myxtts.model.layers import Norm, dense
+from myxtts.model.layers import Norm, normal
 from myxtts.xtts_v2.names import Names
 
 
@@ -17,15 +17,15 @@ def linear(
     names: Names, inputs: int, outputs: int, *, bias: bool = True, deviation: float | None = None
 ) -> keras.layers.Dense:
     """torch.nn.Linear: published as [outputs, inputs]."""
-    layer = dense(inputs, outputs, deviation=deviation, bias=bias)
-    names.add("weight", layer.kernel, axes=(1, 0))
+    layer = _dense(names, inputs, outputs, deviation=deviation, bias=bias)
+    names.add("weight", layer.kernel, axes=(1, 0), layer=layer)
     return _with_bias(names, layer)
 
 
 def pointwise(names: Names, inputs: int, outputs: int) -> keras.layers.Dense:
     """torch.nn.Conv1d of kernel 1: published as [outputs, inputs, 1]."""
-    layer = dense(inputs, outputs)
-    names.add("weight", layer.kernel, axes=(1, 0), ones=1)
+    layer = _dense(names, inputs, outputs)
+    names.add("weight", layer.kernel, axes=(1, 0), ones=1, layer=layer)
     return _with_bias(names, layer)
 
 
@@ -33,16 +33,16 @@ def gpt2_linear(
     names: Names, inputs: int, outputs: int, *, deviation: float = 0.02
 ) -> keras.layers.Dense:
     """GPT-2's own linear layer: published as [inputs, outputs], as Keras has it."""
-    layer = dense(inputs, outputs, deviation=deviation)
-    names.add("weight", layer.kernel)
+    layer = _dense(names, inputs, outputs, deviation=deviation)
+    names.add("weight", layer.kernel, layer=layer)
     return _with_bias(names, layer)
 
 
 def layer_norm(names: Names, width: int) -> Norm:
     """torch.nn.LayerNorm over the channels."""
     layer = Norm(width)
-    names.add("weight", layer.scale)
-    names.add("bias", layer.offset)
+    names.add("weight", layer.scale, decays=False)
+    names.add("bias", layer.offset, decays=False)
     return layer
 
 
@@ -53,8 +53,8 @@ def group_norm(names: Names, width: int) -> keras.layers.GroupNormalization:
         groups //= 2
     layer = keras.layers.GroupNormalization(groups, epsilon=1e-5, dtype="float32")
     layer.build((None, None, width))
-    names.add("weight", layer.gamma)
-    names.add("bias", layer.beta)
+    names.add("weight", layer.gamma, decays=False)
+    names.add("bias", layer.beta, decays=False)
     return layer
 
 
@@ -86,7 +86,13 @@ class Conv1D(keras.layers.Layer):
     ):
         super().__init__()
         self.pad = size // 2
-        self.conv = keras.layers.Conv1D(outputs, size, stride, use_bias=bias)
+        self.conv = keras.layers.Conv1D(
+            outputs,
+            size,
+            stride,
+            use_bias=bias,
+            kernel_initializer=names.initializer("glorot_uniform"),
+        )
         self.conv.build((None, None, inputs))
         names.add("weight", self.conv.kernel, axes=(2, 1, 0))
         _with_bias(names, self.conv)
@@ -117,13 +123,13 @@ class WeightNormConv1D(keras.layers.Layer):
         self.size, self.dilation, self.rate, self.outputs = size, dilation, rate, outputs
         shape = (size, inputs, outputs) if rate is None else (size, outputs, inputs)
         draw = keras.initializers.RandomNormal(stddev=0.5 / math.sqrt(size * inputs))
-        self.direction = self.add_weight(shape=shape, initializer=draw)
+        self.direction = self.add_weight(shape=shape, initializer=names.initializer(draw))
         ones = keras.initializers.Ones()
         self.gain = self.add_weight(shape=shape[2:], initializer=ones)
         self.bias = self.add_weight(shape=(outputs,), initializer="zeros")
         names.add("parametrizations.weight.original0", self.gain, ones=2)
         names.add("parametrizations.weight.original1", self.direction, axes=(2, 1, 0))
-        names.add("bias", self.bias)
+        names.add("bias", self.bias, decays=False)
         self.built = True
 
     def call(self, x):
@@ -140,7 +146,14 @@ class WeightNormConv1D(keras.layers.Layer):
         return x[:, crop : crop + steps * self.rate] + self.bias
 
 
+def _dense(names, inputs, outputs, *, deviation=None, bias=True):
+    draw = "glorot_uniform" if deviation is None else normal(deviation)
+    layer = keras.layers.Dense(outputs, use_bias=bias, kernel_initializer=names.initializer(draw))
+    layer.build((None, inputs))
+    return layer
+
+
 def _with_bias(names, layer):
     if layer.use_bias:
-        names.add("bias", layer.bias)
+        names.add("bias", layer.bias, decays=False)
     return layer

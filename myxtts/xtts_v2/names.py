@@ -25,6 +25,13 @@ class _Entry:
     variable: object  # keras.Variable
     axes: tuple[int, ...]  # the published axes in our order
     shape: tuple[int, ...]  # as published
+    decays: bool  # whether weight decay is for it
+    layer: object  # the keras.layers.Dense whose matrix it is, or None
+
+    @property
+    def value(self):
+        adapted = self.layer is not None and self.layer.lora_enabled
+        return self.layer.kernel if adapted else self.variable
 
     def to_ours(self, published: np.ndarray) -> np.ndarray:
         wide = np.asarray(published, np.float32).reshape(self.shape[: len(self.axes)])
@@ -35,30 +42,49 @@ class _Entry:
 
 
 class Names:
-    """The table of one network, or a view of it below a prefix. See the module."""
+    """The table of one network, or a view of it below a prefix. See the module.
 
-    def __init__(self):
-        self._prefix = ""
+    `drawn` is whether the variables begin with random values. Drawing those of the published sizes
+    takes most of the time that loading does, so what is read from a file begins with zeros.
+    """
+
+    def __init__(self, drawn: bool = True):
+        self._prefix, self.drawn = "", drawn
         self._entries: dict[str, _Entry] = {}
         self._carried: dict[str, np.ndarray] = {}
         self._constants: set[str] = set()
 
     def below(self, part: object) -> "Names":
         """The same table, for a layer whose names begin with `part`."""
-        view = Names()
+        view = Names(self.drawn)
         view._prefix = f"{self._prefix}{part}."
         view._entries, view._carried = self._entries, self._carried
         view._constants = self._constants
         return view
 
-    def add(self, name: str, variable, axes: tuple[int, ...] | None = None, ones: int = 0) -> None:
+    def initializer(self, random):
+        """What a variable begins with: Keras's initializer `random`, or zeros."""
+        return random if self.drawn else "zeros"
+
+    def add(
+        self,
+        name: str,
+        variable,
+        axes: tuple[int, ...] | None = None,
+        ones: int = 0,
+        decays: bool = True,
+        layer=None,
+    ) -> None:
         """`variable` has the published axes in the order `axes` (the same order by default); the
-        published tensor has `ones` axes of size 1 behind them."""
+        published tensor has `ones` axes of size 1 behind them. The published trainer's weight
+        decay is for what `decays`: all but biases, norms and embeddings. `layer`: the Dense layer
+        whose matrix it is, which adapters may change."""
         axes = tuple(range(len(variable.shape))) if axes is None else axes
         sizes = [0] * len(axes)
         for place, axis in enumerate(axes):
             sizes[axis] = int(variable.shape[place])
-        self._entries[self._prefix + name] = _Entry(variable, axes, (*sizes, *[1] * ones))
+        shape = (*sizes, *[1] * ones)
+        self._entries[self._prefix + name] = _Entry(variable, axes, shape, decays, layer)
 
     def carry(self, name: str, value: np.ndarray, constant: bool = False) -> None:
         """A tensor that the published file has and no variable holds: `value` is written where no
@@ -72,6 +98,20 @@ class Names:
     def variables(self) -> dict[str, object]:
         """The variables by published name."""
         return {name: entry.variable for name, entry in self._entries.items()}
+
+    @property
+    def not_decaying(self) -> list:
+        """The variables that weight decay is not for."""
+        return [entry.variable for entry in self._entries.values() if not entry.decays]
+
+    def adapt(self, rank: int) -> None:
+        """From now on only low-rank changes of the matrices are trained; `tensors` has them added
+        up. (LoRA, as Keras does it.)"""
+        for entry in self._entries.values():
+            entry.variable.trainable = False
+        for entry in self._entries.values():
+            if entry.layer is not None:
+                entry.layer.enable_lora(rank)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The published shape of every tensor that a file must have."""
@@ -110,7 +150,7 @@ class Names:
     def tensors(self) -> dict[str, np.ndarray]:
         """Every tensor as it is published."""
         made = {
-            name: entry.to_published(np.asarray(entry.variable))
+            name: entry.to_published(np.asarray(entry.value))
             for name, entry in self._entries.items()
         }
         return {**made, **self._carried}

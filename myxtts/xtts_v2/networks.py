@@ -6,17 +6,41 @@ networks.directory().write("copy")      # all tensors as they are now
 """
 
 import dataclasses
-import json
 
 import numpy as np
 
 from myxtts.xtts_v2.conditioning import Conditioning
 from myxtts.xtts_v2.directory import PublishedDirectory
-from myxtts.xtts_v2.dvae import Dvae, DvaeSizes
-from myxtts.xtts_v2.gpt import Gpt, Objective
-from myxtts.xtts_v2.hifigan import HifiGan, HifiGanSizes
+from myxtts.xtts_v2.dvae import Dvae
+from myxtts.xtts_v2.gpt import Gpt
+from myxtts.xtts_v2.hifigan import HifiGan
 from myxtts.xtts_v2.names import Names
-from myxtts.xtts_v2.speaker import SpeakerEncoder, SpeakerSizes
+from myxtts.xtts_v2.sizes import PUBLISHED_OBJECTIVE, Objective, PublishedModel
+from myxtts.xtts_v2.speaker import SpeakerEncoder
+
+
+def make_gpt(model: PublishedModel, names: Names) -> Gpt:
+    """With adapters, where the model has them."""
+    made = Gpt(
+        model.args,
+        names,
+        start_text=model.start_text,
+        stop_text=model.stop_text,
+        objective=model.objective,
+    )
+    return _adapted(made, model, names)
+
+
+def make_conditioning(model: PublishedModel, names: Names) -> Conditioning:
+    """Likewise."""
+    return _adapted(Conditioning(model.args, names), model, names)
+
+
+def _adapted(network, model, names):
+    network.published_names = names
+    if model.adapter_rank:
+        names.adapt(model.adapter_rank)
+    return network
 
 
 class Published:
@@ -27,31 +51,32 @@ class Published:
     `load` gives them the tensors of the source.
     """
 
-    def __init__(self, source: PublishedDirectory, objective: Objective | None = None):
+    def __init__(
+        self,
+        source: PublishedDirectory,
+        objective: Objective = PUBLISHED_OBJECTIVE,
+        *,
+        drawn: bool = True,
+    ):
         self.source = source
-        args, ids = source.config.model_args, json.loads(source.vocabulary)["model"]["vocab"]
-        start, stop = args.gpt_start_text_token, args.gpt_stop_text_token
-        self.names, self.dvae_names = Names(), Names()
+        model = source.sizes(objective)
+        self.names, self.dvae_names = Names(drawn), Names(drawn)
         self.mel_stats = np.array(source.mel_stats, np.float32)
         self.names.carry("mel_stats", self.mel_stats)
-        self.conditioning = Conditioning(args, self.names)
-        self.gpt = Gpt(
-            args,
-            self.names,
-            start_text=ids["[START]"] if start is None else start,
-            stop_text=ids["[STOP]"] if stop is None else stop,
-            objective=objective or Objective(),
-        )
-        self.speaker = SpeakerEncoder(SpeakerSizes.of(source.model), self.names)
-        self.hifigan = HifiGan(HifiGanSizes.of(source.model), self.names)
+        self.conditioning = make_conditioning(model, self.names)
+        self.gpt = make_gpt(model, self.names)
+        self.speaker = SpeakerEncoder(model.speaker, self.names)
+        self.hifigan = HifiGan(model.hifigan, self.names)
         self.dvae = None
         if source.dvae is not None:
-            self.dvae = Dvae(DvaeSizes.of(source.dvae), self.dvae_names)
+            self.dvae = Dvae(model.dvae, self.dvae_names)
 
     @classmethod
-    def load(cls, source: PublishedDirectory, objective: Objective | None = None) -> "Published":
+    def load(
+        cls, source: PublishedDirectory, objective: Objective = PUBLISHED_OBJECTIVE
+    ) -> "Published":
         """With the tensors of `source`; UserError names one that is missing or does not fit."""
-        made = cls(source, objective)
+        made = cls(source, objective, drawn=False)
         made.names.read(source.model, source.path)
         if made.dvae is not None:
             made.dvae_names.read(source.dvae, f"{source.path}/dvae.pth")

@@ -4,8 +4,6 @@ A squeeze-and-excitation ResNet-34 with attentive statistics (H/ASP). It came re
 published training and stays frozen here too: its batch norms have no training form.
 """
 
-import dataclasses
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -13,30 +11,9 @@ import tensorflow as tf
 from myxtts.xtts_v2 import mels
 from myxtts.xtts_v2.layers import batch_norm, linear, pointwise
 from myxtts.xtts_v2.names import Names
+from myxtts.xtts_v2.sizes import SpeakerSizes
 
 _ATTENTION, _REDUCTION, _ROWS = 128, 8, 8
-
-
-@dataclasses.dataclass(frozen=True)
-class SpeakerSizes:
-    filters: tuple[int, ...] = (32, 64, 128, 256)
-    blocks: tuple[int, ...] = (3, 4, 6, 3)
-    size: int = 512
-
-    @classmethod
-    def of(cls, tensors: dict[str, np.ndarray]) -> "SpeakerSizes":
-        """From the shapes in a model.pth, where they are there."""
-        prefix, filters, blocks = "hifigan_decoder.speaker_encoder.", [], []
-        for stage in (1, 2, 3, 4):
-            number = 0
-            while f"{prefix}layer{stage}.{number}.conv1.weight" in tensors:
-                number += 1
-            if not number:
-                return cls()
-            blocks.append(number)
-            filters.append(tensors[f"{prefix}layer{stage}.0.conv1.weight"].shape[0])
-        bias = tensors.get(f"{prefix}fc.bias", np.empty([512]))
-        return cls(tuple(filters), tuple(blocks), bias.shape[0])
 
 
 class SpeakerEncoder(keras.Model):
@@ -108,6 +85,7 @@ class Conv2D(keras.layers.Layer):
         super().__init__(autocast=False)
         self.pad = size // 2
         bias = options.pop("bias", False)
+        options["kernel_initializer"] = names.initializer("glorot_uniform")
         self.conv = keras.layers.Conv2D(outputs, size, use_bias=bias, **options)
         self.conv.build((None, None, None, inputs))
         names.add("weight", self.conv.kernel, axes=(3, 2, 1, 0))

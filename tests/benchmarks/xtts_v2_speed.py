@@ -78,8 +78,9 @@ def ours(layers: int, threads: int) -> dict:
     from myxtts.xtts_v2.conditioning import Conditioning
     from myxtts.xtts_v2.config import ModelArgs
     from myxtts.xtts_v2.gpt import Gpt
-    from myxtts.xtts_v2.hifigan import HifiGan, HifiGanSizes
+    from myxtts.xtts_v2.hifigan import HifiGan
     from myxtts.xtts_v2.names import Names
+    from myxtts.xtts_v2.sizes import HifiGanSizes
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     args = ModelArgs(gpt_layers=layers)

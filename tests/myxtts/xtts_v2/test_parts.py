@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from myxtts.xtts_v2.gpt import Objective
 from myxtts.xtts_v2.hifigan import CONTEXT_CODES, HOP
 from myxtts.xtts_v2.networks import Published
 from myxtts.xtts_v2.resampling import interpolated
+from myxtts.xtts_v2.sizes import Objective
 from tests.myxtts.xtts_v2 import formula
 
 

@@ -1,0 +1,109 @@
+"""The sizes of published networks that nobody wrote down, and what their training asks for."""
+
+import dataclasses
+
+import numpy as np
+
+from myxtts.config import need
+from myxtts.xtts_v2.config import ModelArgs
+
+CROPS = ("same_clip", "other_clip")
+LEFT_OUT = ("last_row", "every_row", "nothing")
+PADDINGS = ("zeros", "mirrored")
+
+
+@dataclasses.dataclass(frozen=True)
+class SpeakerSizes:
+    filters: tuple[int, ...] = (32, 64, 128, 256)
+    blocks: tuple[int, ...] = (3, 4, 6, 3)
+    size: int = 512
+
+    @classmethod
+    def of(cls, tensors: dict[str, np.ndarray]) -> "SpeakerSizes":
+        """From the shapes in a model.pth, where they are there."""
+        prefix, filters, blocks = "hifigan_decoder.speaker_encoder.", [], []
+        for stage in (1, 2, 3, 4):
+            number = 0
+            while f"{prefix}layer{stage}.{number}.conv1.weight" in tensors:
+                number += 1
+            if not number:
+                return cls()
+            blocks.append(number)
+            filters.append(tensors[f"{prefix}layer{stage}.0.conv1.weight"].shape[0])
+        bias = tensors.get(f"{prefix}fc.bias", np.empty([512]))
+        return cls(tuple(filters), tuple(blocks), bias.shape[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class HifiGanSizes:
+    inputs: int = 1024
+    width: int = 512  # of the first layer; halved with every one that makes more places
+    speaker: int = 512
+
+    @classmethod
+    def of(cls, tensors: dict[str, np.ndarray]) -> "HifiGanSizes":
+        """From the shapes in a model.pth, where they are there."""
+        prefix = "hifigan_decoder.waveform_decoder."
+        first = tensors.get(f"{prefix}conv_pre.weight", np.empty([512, 1024, 7])).shape
+        speaker = tensors.get(f"{prefix}cond_layer.weight", np.empty([512, 512, 1])).shape
+        return cls(inputs=first[1], width=first[0], speaker=speaker[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class DvaeSizes:
+    mels: int = 80
+    width: int = 512  # of the outer layers; the inner ones have twice as much
+    code_size: int = 512
+    codes: int = 1024
+
+    @classmethod
+    def of(cls, tensors: dict[str, np.ndarray]) -> "DvaeSizes":
+        """From the shapes in a dvae.pth, where they are there."""
+        first = tensors.get("encoder.0.0.weight", np.empty([512, 80, 3])).shape
+        book = tensors.get("codebook.embed", np.empty([512, 1024])).shape
+        return cls(mels=first[1], width=first[0], code_size=book[0], codes=book[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """What training asks for. The published trainer's choices are the defaults, its quirks too."""
+
+    text_weight: float = 0.01
+    audio_weight: float = 1.0
+    stop_targets: int = 4  # stops that must be foretold after the last code
+    text_stop_seen: bool = False  # whether audio sees the text's stop, as it does in synthesis
+    dropout: float = 0.1
+    # Where the voice is taken from: a crop of the very clip, or of another one of the speaker.
+    crop: str = "same_clip"
+    # Codes that are no targets because the crop lets them be heard. The published trainer leaves
+    # out a stretch of the last row of a batch only, and counts it as if a code had 256 samples.
+    left_out: str = "last_row"
+    # What follows a clip in a batch, and a crop: silence that is heard, or the sound mirrored.
+    padding: str = "zeros"
+
+    def __post_init__(self):
+        need(self.stop_targets >= 1, "stop_targets", self.stop_targets, "1 or more")
+        need(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        for name, known in (("crop", CROPS), ("left_out", LEFT_OUT), ("padding", PADDINGS)):
+            need(getattr(self, name) in known, name, getattr(self, name), f"one of {known}")
+
+
+PUBLISHED_OBJECTIVE = Objective()
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedModel:
+    """All that decides which variables the networks of a published model have, and how the GPT is
+    trained."""
+
+    args: ModelArgs = ModelArgs()
+    start_text: int = 261
+    stop_text: int = 0
+    speaker: SpeakerSizes = SpeakerSizes()
+    hifigan: HifiGanSizes = HifiGanSizes()
+    dvae: DvaeSizes = DvaeSizes()
+    objective: Objective = Objective()
+    adapter_rank: int = 0  # 0: all weights are trained; above, low-rank changes of matrices only
+
+    def __post_init__(self):
+        need(self.adapter_rank >= 0, "adapter_rank", self.adapter_rank, "0 or more")
