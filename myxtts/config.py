@@ -172,6 +172,8 @@ class BatchConfig:
     shuffle: bool = True
     drop_remainder: bool = True
     conditioning_seconds: tuple[float, float] = (3.0, 6.0)
+    # Of another clip of the speaker; or of the clip itself, half of it where it is too short.
+    crop: str = "other_clip"
 
     def __post_init__(self):
         need(self.batch_size >= 1, "batch_size", self.batch_size, "1 or more")
@@ -181,6 +183,8 @@ class BatchConfig:
         need(self.temperature >= 1.0, "temperature", self.temperature, "1.0 (as found) or more")
         low, high = self.conditioning_seconds
         need(0 < low <= high, "conditioning_seconds", (low, high), "(shortest, longest)")
+        known = ("other_clip", "same_clip")
+        need(self.crop in known, "crop", self.crop, f"one of {known}")
 
 
 @dataclasses.dataclass(frozen=True)

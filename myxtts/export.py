@@ -2,6 +2,11 @@
 
     python -m myxtts.export --checkpoint=RUN --out=DIR
 
+A run begun from a published XTTS v2 is written in the published layout instead, which whatever
+reads XTTS v2 loads; `--add_speaker=NAME:a.wav,b.wav` puts a voice into it (may be repeated):
+
+    python -m myxtts.export --format=xtts --checkpoint=RUN --out=DIR
+
     voice = tf.saved_model.load("DIR")
     cloned = voice.clone(waveform)                   # float32 [T] at the rate in DIR/voice.json
     tokens = voice.tokens("good morning.", "en")     # of a voice of phonemes: see below
@@ -17,6 +22,7 @@ characters that are none: `voice.tokens(phonemes="ɡˈʊd mˈɔːnɪŋ.", langua
 nearly the same.
 """
 
+import dataclasses
 import json
 import os
 import sys
@@ -29,6 +35,7 @@ from myxtts import UserError
 from myxtts.config import Speaking, write_whole
 from myxtts.model import sampling
 from myxtts.text.graph_tokens import GraphTokens
+from myxtts.training.run_directory import RunDirectory
 from myxtts.user_errors import parse_or_exit
 from myxtts.voice import Voice, averaged
 
@@ -141,6 +148,50 @@ def export(voice: Voice, out: str | os.PathLike) -> Path:
     return out
 
 
+def export_published(path: str | os.PathLike, out: str | os.PathLike, speakers: list[str]) -> Path:
+    """Writes a run with published networks in the published layout into the new directory `out`.
+
+    `speakers`: voices to add, as NAME:a.wav,b.wav.
+    """
+    from myxtts.training.published_run import published_source
+    from myxtts.xtts_v2.voice import PublishedVoice
+
+    source = published_source(path)
+    if source is None:
+        raise UserError(
+            f"{path} cannot be written in the published layout: its tokenizer, conditioning, GPT, "
+            "speaker encoder and vocoder have layers of our own; only a run that was begun with "
+            "--init_from a published XTTS v2 can"
+        )
+    if speakers:
+        voice, added = PublishedVoice.of(source), dict(source.speakers)
+        for text in speakers:
+            name, colon, files = text.partition(":")
+            if not (colon and name and files):
+                raise UserError(f"--add_speaker={text} must be NAME:a.wav,b.wav")
+            if name in added:
+                raise UserError(f"--add_speaker={text}: the model has a speaker {name!r} already")
+            cloned = voice.clone(files.split(","))
+            added[name] = (cloned.latents.numpy(), cloned.speaker.numpy()[..., None])
+        source = dataclasses.replace(source, speakers=added)
+    source.write(out)
+    logging.info("%s: %s", out, source.licence)
+    return Path(out)
+
+
+def _written(given) -> Path:
+    if given.format == "xtts":
+        if given.vocoder is not None:
+            raise UserError("--vocoder is of --format=saved_model; leave it out")
+        return export_published(given.checkpoint, given.out, given.add_speaker)
+    if given.add_speaker:
+        raise UserError("--add_speaker is of --format=xtts; leave it out")
+    run = RunDirectory.holding(given.checkpoint)
+    if run.config().model.form != "own":
+        raise UserError(f"{run.path} has published networks; write it with --format=xtts")
+    return export(Voice.load(given.checkpoint, given.vocoder), given.out)
+
+
 def _run(arguments: list[str]) -> None:
     given = flags.FLAGS
     if not given["verbosity"].present:
@@ -151,7 +202,7 @@ def _run(arguments: list[str]) -> None:
         for name in ("checkpoint", "out"):
             if not given[name].value:
                 raise UserError(f"--{name} is missing")
-        print(f"written to {export(Voice.load(given.checkpoint, given.vocoder), given.out)}")
+        print(f"written to {_written(given)}")
     except UserError as error:
         sys.exit(f"error: {error}")
 
@@ -160,4 +211,10 @@ if __name__ == "__main__":
     flags.DEFINE_string("checkpoint", None, "Directory of the training run, or a checkpoint in it.")
     flags.DEFINE_string("out", None, "New directory for the SavedModel.")
     flags.DEFINE_enum("vocoder", None, ["network", "griffin_lim"], "Default: the run's better one.")
+    flags.DEFINE_enum(
+        "format", "saved_model", ["saved_model", "xtts"], "saved_model, or the published layout."
+    )
+    flags.DEFINE_multi_string(
+        "add_speaker", [], "NAME:a.wav,b.wav: a voice for speakers_xtts.pth, with --format=xtts."
+    )
     app.run(_run, flags_parser=parse_or_exit)

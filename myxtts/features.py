@@ -36,6 +36,7 @@ def make_features(config: FeatureConfig) -> Callable[[dict], dict]:
         if config.keep_waveform:
             batch["waveform"] = waveform
         reference_lengths = batch.pop("conditioning_lengths")
+        batch.pop("conditioning_starts", None)
         if augment.gain_probability:
             gain = _gain(key, tf.shape(waveform)[0], augment)
             waveform, crop = _to_float(waveform) * gain, _to_float(crop) * gain

@@ -130,10 +130,11 @@ def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:
 
 def _voice(given) -> tuple:
     """The voice, how it speaks, and what else it is told when it does."""
-    from myxtts.xtts_v2.directory import is_published
+    from myxtts.training.published_run import published_source
 
+    source = published_source(given.checkpoint)
     names = [field.name for field in dataclasses.fields(Speaking)]
-    if not is_published(given.checkpoint):
+    if source is None:
         from myxtts.voice import Voice
 
         for name in ("speaker", "speed"):
@@ -150,7 +151,7 @@ def _voice(given) -> tuple:
         raise UserError("a published XTTS v2 has one vocoder; leave --vocoder out")
     if given.stream and given.speed != 1.0:
         raise UserError("--speed changes whole sentences; leave it out with --stream")
-    voice = PublishedVoice.load(given.checkpoint)
+    voice = PublishedVoice.of(source)
     told = {name: getattr(given, name) for name in names if given[name].present}
     return voice, dataclasses.replace(voice.speaking, **told), {"speed": given.speed}
 

@@ -77,7 +77,10 @@ def clips_of(job: Job) -> Clips:
 
 
 def vocabulary_of(job: Job, corpus: Corpus) -> Vocabulary:
-    """The run's own one where it has been begun, else made of the corpus."""
+    """That of the weights it starts from; the run's own one where it has been begun; else made of
+    the corpus."""
+    if job.start is not None:
+        return job.start.vocabulary
     run = RunDirectory(job.run_path)
     if run.vocabulary_file.is_file():
         return run.vocabulary()

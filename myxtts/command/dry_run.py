@@ -21,6 +21,7 @@ def describe(job: Job, devices: Devices, clips: Clips) -> None:
     sentences = advice(job, facts)
     sections = (
         ("Settings", json.dumps(to_json(job.train), indent=2).splitlines()),
+        *([("Start", _start(job))] if job.start else []),
         ("Devices", _devices(job, devices)),
         ("Corpus", _corpus(job, clips, vocabulary)),
         ("Parameters", _parameters(facts)),
@@ -32,6 +33,20 @@ def describe(job: Job, devices: Devices, clips: Clips) -> None:
         for line in lines:
             print(f"  {line}")
     print(f"Nothing was trained. The same command without --dry_run trains in {job.run_path}")
+
+
+def _start(job: Job) -> Iterator[str]:
+    start = job.start
+    yield f"weights    those of {start.path}"
+    if start.licence:
+        yield f"licence    {start.licence}; it holds for this run and all that descends from it"
+    for stage in job.stages:
+        config = job.train.stage(stage)
+        clips = job.train.batch_size(stage) * job.train.grad_accum
+        yield (
+            f"{stage:<10} learning rate {config.learning_rate:g} ({config.schedule}, for the "
+            f"width of these networks), {clips} clips a step"
+        )
 
 
 def _devices(job: Job, devices: Devices) -> Iterator[str]:

@@ -41,12 +41,18 @@ def outcome(run: RunDirectory, clips: Clips, report: Report) -> str:
         lines.append(f"  {stage:<12} {figures or 'no clip was held out'}")
     lines.append("Overlap of the devices:")
     lines += [f"  {stage:<12} {overlap(run, stage)}" for stage in report.stages]
-    if any(run.weights(stage) is None for stage in SPEAKING_STAGES):
+    published = run.config().model.form == "xtts_v2"
+    if not published and any(run.weights(stage) is None for stage in SPEAKING_STAGES):
         needed = " and ".join(SPEAKING_STAGES)
         lines.append(f"To speak, the stages {needed} are needed; see --stage.")
         return "\n".join(lines)
     lines.append("To hear a sentence of your own:")
     lines.append(f"  {_synthesis_command(run, clips.validation or clips.training)}")
+    if published:
+        lines.append("To write it in the published layout:")
+        python, place = short_path(sys.executable), short_path(run.path)
+        lines.append(f"  {python} -m myxtts.export --format=xtts --checkpoint={place} --out=DIR")
+        lines.append(f"Licence: {(run.path / 'LICENSE.txt').read_text(encoding='utf-8').strip()}")
     return "\n".join(lines)
 
 

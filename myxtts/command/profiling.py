@@ -24,6 +24,7 @@ from myxtts.training.loop import Loop
 from myxtts.training.precision import fastest_precision, policy_of
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import Surroundings, stage_named
+from myxtts.training.start import Start
 
 
 def profile_job(job: Job, devices: Devices, clips: Clips) -> int:
@@ -39,7 +40,12 @@ def profile_job(job: Job, devices: Devices, clips: Clips) -> int:
         logging.info("%s: measuring, %d times each", stage, job.values.profile_steps)
         strategy = make_strategy(job, devices)
         with rehearsed(
-            job.train, stage=stage, strategy=strategy, corpus=clips.training, vocabulary=vocabulary
+            job.train,
+            stage=stage,
+            strategy=strategy,
+            corpus=clips.training,
+            vocabulary=vocabulary,
+            start=job.start,
         ) as (dataset, step):
             try:
                 result = profile(strategy, dataset, step, steps=job.values.profile_steps)
@@ -68,6 +74,7 @@ def rehearsed(
     strategy: tf.distribute.Strategy,
     corpus: Corpus,
     vocabulary: Vocabulary,
+    start: Start | None = None,
 ) -> Iterator[tuple[tf.data.Dataset, Callable]]:
     """A stage as the training will run it, on the same clips and devices, but for its weights: the
     stages it needs have random ones. For measuring; nothing is kept.
@@ -80,14 +87,17 @@ def rehearsed(
         precision = fastest_precision() if config.precision == "auto" else config.precision
         try:
             with strategy.scope():
-                for needed in stage_named(stage).needs:
+                if start is not None:
+                    start.leave(run)
+                for needed in stage_named(stage, config.model.form).needs:
                     made = networks.make(needed, config.model, len(vocabulary))
                     weights = {name: network.variables for name, network in made.items()}
                     checkpoints.save(run.stage(needed) / "best", {}, weights)
                     del made, weights
                 keras.config.set_dtype_policy(policy_of(precision))
                 at = Surroundings(config, run, len(vocabulary), precision)
-                loop = Loop(strategy, stage_named(stage).restored(at), config, precision)
+                made = stage_named(stage, config.model.form).restored(at)
+                loop = Loop(strategy, made, config, precision)
         finally:
             keras.config.set_dtype_policy(before)
         data = StageData.training(stage, corpus, vocabulary, config)

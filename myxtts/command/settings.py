@@ -19,7 +19,9 @@ from myxtts.corpus.prepare import Source
 from myxtts.model.config import SIZES, ModelConfig
 from myxtts.training.config import TrainConfig
 from myxtts.training.run_directory import RunDirectory
-from myxtts.training.stages import STAGES, stage_names
+from myxtts.training.stages import STAGES, stage_names, stages_of
+from myxtts.training.start import Start, begun_from, start_of
+from myxtts.xtts_v2.sizes import PublishedModel
 
 DEFAULT_MINUTES = 10.0  # without data and without another limit
 SPEECH_PER_MINUTE = 24.0  # minutes made for each minute of a longer run
@@ -36,6 +38,7 @@ class Job:
       train: the settings of the training.
       source: the corpus; None where one is made as `embedded` says.
       stages: those to train.
+      start: what the weights start from; None: from chance.
       slots: of the split strategy, a number or "auto".
       given: the names of the flags that were given.
     """
@@ -48,6 +51,7 @@ class Job:
     slots: int | str
     values: flags.FlagValues
     given: frozenset[str]
+    start: Start | None = None
 
     @property
     def run_path(self) -> Path:
@@ -60,7 +64,10 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     given = frozenset(flag.name for flag in all_flags() if values[flag.name].present)
     overrides = _overrides(values)
     source = _source(values, given, overrides.pop("source"), mistakes)
-    if source is None and not values.model_config:
+    start = _start(values, given, mistakes)
+    if start is not None and start.source is not None:
+        overrides["prepare"]["sample_rate"] = ("init_from", start.model.audio.sample_rate)
+    if source is None and not values.model_config and start is None:
         # espeak-ng is there then, and a voice is learnt sooner from what it says than from letters.
         overrides["text"].setdefault("phonemes", ("phonemes", True))
     _default_length(values, overrides["train"])
@@ -68,9 +75,9 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
         _default_minutes(values.checkpoint_dir, overrides)
     embedded = _built(EmbeddedConfig(), overrides.pop("embedded"), mistakes)
     prepare = _built(PrepareConfig(), overrides.pop("prepare"), mistakes)
-    train = _train_config(values, overrides, mistakes)
+    train = _train_config(values, overrides, start, mistakes)
     slots = _slots(values.slots, mistakes)
-    stages = stage_names() if values.stage == "all" else (values.stage,)
+    stages = _stages(values.stage, train.model.form, mistakes)
     if values.dry_run and values.profile:
         mistakes.append("--dry_run and --profile both do something else than training: give one")
     for name in ("checkpoint_dir", "prepared_dir", "embedded_dir"):
@@ -87,12 +94,63 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
         slots=slots,
         values=values,
         given=given,
+        start=start,
     )
+
+
+def _start(values, given: frozenset[str], mistakes: list[str]) -> Start | None:
+    """What --init_from names; the flags that fit with it."""
+    run = RunDirectory(values.checkpoint_dir)
+    if values.init_from is None:
+        if begun := begun_from(run):
+            mistakes.append(
+                f"{run.path} was begun with --init_from={begun}: give it again, or another "
+                "--checkpoint_dir"
+            )
+        start = None
+    else:
+        try:
+            start = start_of(values.init_from, run)
+        except UserError as error:
+            mistakes.append(f"--init_from: {error}")
+            return None
+    if start is None or start.source is None:
+        of_published = {flag.name for flag in groups()["From published weights"]}
+        mistakes += [
+            f"--{name} is for training from a published XTTS v2: give --init_from, or leave it out"
+            for name in sorted(of_published & given)
+        ]
+    if start is None:
+        return None
+    args = start.model.xtts_v2 and start.model.xtts_v2.args
+    of = f"{args.gpt_layers} layers of {args.gpt_n_model_channels} channels" if args else "its own"
+    for name in ("model_size", "model_config"):
+        if name in given:
+            mistakes.append(
+                f"--{name}={values[name].value} does not go with --init_from, whose sizes count "
+                f"({of}): leave it out"
+            )
+    for name in ("vocabulary", "vocabulary_size", "phonemes"):
+        if name in given:
+            mistakes.append(f"--{name} does not go with --init_from, which has a vocabulary")
+    return start
+
+
+def _stages(asked: str, form: str, mistakes: list[str]) -> tuple[str, ...]:
+    """All stages by default; from published weights the GPT's."""
+    known = stage_names(form)
+    if asked == "all":
+        return known if form == "own" else ("gpt",)
+    if asked not in known:
+        mistakes.append(f"--stage={asked}: these networks have the stages {', '.join(known)}")
+        return known
+    return (asked,)
 
 
 def _overrides(values) -> dict[str, dict[str, tuple[str, object]]]:
     """For each settings class the fields that flags fill: {field: (flag, value)}."""
-    parts = ("source", "embedded", "prepare", "text", "batches", "augment", "model_gpt", "train")
+    parts = ("source", "embedded", "prepare", "text", "batches", "augment", "model_gpt")
+    parts += ("objective", "train")
     found: dict[str, dict] = {part: {} for part in (*parts, "stages", *STAGES)}
     for flag in all_flags():
         value = values[flag.name].value
@@ -124,8 +182,8 @@ def _built(base, overrides: dict[str, tuple[str, object]], mistakes: list[str]):
             return base
 
 
-def _train_config(values, overrides, mistakes) -> TrainConfig:
-    model = SIZES[values.model_size]
+def _train_config(values, overrides, start, mistakes) -> TrainConfig:
+    model = SIZES[values.model_size] if start is None else start.model
     if values.model_config:
         if values["model_size"].present:
             mistakes.append("--model_size and --model_config both give the sizes: give one")
@@ -137,11 +195,12 @@ def _train_config(values, overrides, mistakes) -> TrainConfig:
         model,
         text=_built(model.text, overrides["text"], mistakes),
         gpt=_built(model.gpt, overrides["model_gpt"], mistakes),
+        xtts_v2=_published(model.xtts_v2, values, overrides, mistakes),
     )
-    if model.text.vocabulary != "bpe" and values["vocabulary_size"].present:
+    if start is None and model.text.vocabulary != "bpe" and values["vocabulary_size"].present:
         mistakes.append("--vocabulary_size is of --vocabulary=bpe, which these settings do not use")
     stages = {}
-    for name, stage in STAGES.items():
+    for name, stage in stages_of(model.form).items():
         overrides[name].setdefault("learning_rate", (f"{name}_lr", stage.usual_rate(model)))
         stages[name] = _built(stage.learning, overrides[name], mistakes)
     seed = {"seed": ("seed", values.seed)}
@@ -152,6 +211,16 @@ def _train_config(values, overrides, mistakes) -> TrainConfig:
         stages=stages,
     )
     return _built(run, overrides["train"], mistakes)
+
+
+def _published(model: PublishedModel | None, values, overrides, mistakes) -> PublishedModel | None:
+    if model is None:
+        return None
+    objective = _built(
+        model.objective, {**overrides["model_gpt"], **overrides["objective"]}, mistakes
+    )
+    rank = values.adapter_rank if values.trainable == "adapters" else 0
+    return dataclasses.replace(model, objective=objective, adapter_rank=rank)
 
 
 def _default_length(values, train: dict) -> None:

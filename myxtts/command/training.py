@@ -45,6 +45,7 @@ def train(
         corpus=clips.training,
         validation=clips.validation,
         vocabulary=vocabulary,
+        start=job.start,
         strategy=make_strategy(job, devices),
         evaluation_texts=_texts(
             clips.validation or clips.training, vocabulary, job.train.model.text.max_tokens

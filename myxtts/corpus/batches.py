@@ -14,6 +14,7 @@ A batch is a dict, B clips, T samples and L tokens of its bucket, C samples of t
     speaker, language     int32 [B]
     conditioning          int16 [B, C]   from another clip of the speaker, where there is one
     conditioning_lengths  int32 [B]
+    conditioning_starts   int32 [B]      where in its clip the crop begins
     clip                  int32 [B]      index into the corpus
     key                   int32 [B, 3]   (seed, epoch, batch): the seed of all that is random, and
                                          the position to save after training on the batch
@@ -166,6 +167,7 @@ def _clip_reader(corpus: Corpus, texts: Texts, plan: BatchPlan, samples_of, toke
             "language": languages[clip],
             "conditioning": crop,
             "conditioning_lengths": row[_CROP_SAMPLES],
+            "conditioning_starts": row[_CROP_START],
             "clip": clip,
             "key": tf.stack([seed, row[_EPOCH], row[_BATCH]]),
         }

@@ -110,7 +110,8 @@ class BatchPlan:
         partner, start, length = np.full((3, len(flat)), -1, np.int64)
         words = self._words(epoch, _PARTNER, len(flat))
         crops = self._words(epoch, _CROP, 2 * len(flat)).reshape(2, -1)
-        partner[real] = self._partners.of(flat[real], words[real])
+        same = config.crop == "same_clip"
+        partner[real] = flat[real] if same else self._partners.of(flat[real], words[real])
         start[real], length[real] = self._crop(partner[real], *_unit(crops)[:, real])
         shape = clips.shape
         return EpochPlan(
@@ -165,7 +166,10 @@ class BatchPlan:
     def _crop(self, clips: np.ndarray, where: np.ndarray, how_long: np.ndarray):
         low, high = (round(s * self.audio.sample_rate) for s in self.config.conditioning_seconds)
         samples = self._samples[clips]
-        length = np.minimum(low + (how_long * (high - low + 1)).astype(np.int64), samples)
+        length = low + (how_long * (high - low + 1)).astype(np.int64)
+        if self.config.crop == "same_clip":
+            length = np.where(length > samples, samples // 2, length)
+        length = np.minimum(length, samples)
         return (where * (samples - length + 1)).astype(np.int64), length
 
     def padding_share(self, epoch: int = 0) -> float:

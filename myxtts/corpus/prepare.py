@@ -41,9 +41,11 @@ class Source:
                 raise UserError(f"--{flag}={name} must be a path inside {self.directory}")
         return root
 
-    def prepared_dir(self) -> Path:
+    def prepared_dir(self, sample_rate: int = PrepareConfig.sample_rate) -> Path:
         """Where the corpus is prepared by default: inside itself."""
         suffix = f"_{Path(self.metadata).stem}" if self.metadata else ""
+        if sample_rate != PrepareConfig.sample_rate:
+            suffix += f"_{sample_rate}"
         return self.root / f"prepared{suffix}"
 
 
@@ -66,7 +68,7 @@ def prepare(
     root = source.root
     options = ReadOptions(source.metadata, source.audio_dir)
     corpus_format = choose_format(root, source.format, options)
-    prepared = Path(os.path.abspath(prepared or source.prepared_dir()))
+    prepared = Path(os.path.abspath(prepared or source.prepared_dir(settings.sample_rate)))
     way = os.path.relpath(root, prepared)
     summary = Summary(settings.sample_rate)
     with _writable(prepared), contextlib.ExitStack() as stack:

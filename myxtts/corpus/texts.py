@@ -29,6 +29,8 @@ def encode_texts(corpus: Corpus, vocabulary: Vocabulary, max_tokens: int) -> tup
         np.array(vocabulary.encode(text, corpus.languages[language]), np.int32)
         for text, language in zip(corpus.texts, corpus.language_ids, strict=True)
     ]
+    if vocabulary.unknown is not None:
+        corpus, encoded = _known(corpus, encoded, vocabulary.unknown)
     lengths = np.array([len(ids) for ids in encoded], np.int32)
     fits = np.flatnonzero(lengths <= max_tokens)
     if not len(fits):
@@ -46,3 +48,22 @@ def encode_texts(corpus: Corpus, vocabulary: Vocabulary, max_tokens: int) -> tup
         encoded = [encoded[i] for i in fits]
     starts = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)])
     return corpus, Texts(np.concatenate(encoded), starts, lengths)
+
+
+def _known(corpus: Corpus, encoded: list, unknown: int) -> tuple[Corpus, list]:
+    """Without the clips whose texts hold what the vocabulary cannot write."""
+    counts = np.array([int((ids == unknown).sum()) for ids in encoded])
+    if not counts.any():
+        return corpus, encoded
+    first = int(np.flatnonzero(counts)[0])
+    share = counts.sum() / sum(len(ids) for ids in encoded)
+    said = (
+        f"{np.count_nonzero(counts)} of {len(corpus)} clips have texts with characters that "
+        f"vocab.json does not have ({share:.1%} of all tokens, the first in {corpus.paths[first]}:"
+        f" {corpus.texts[first]!r})"
+    )
+    if counts.all():
+        raise UserError(f"{said}; none is left: write the texts as the model was taught to read")
+    logging.warning("%s; they are left out", said)
+    kept = np.flatnonzero(counts == 0)
+    return corpus.subset(kept), [encoded[i] for i in kept]

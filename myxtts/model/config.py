@@ -3,6 +3,7 @@
 import dataclasses
 
 from myxtts.config import AudioConfig, TextConfig, need
+from myxtts.xtts_v2.sizes import CODE_RATE, CODE_SAMPLES, PublishedModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +107,11 @@ class VocoderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """All sizes that decide which weights there are."""
+    """All sizes that decide which weights there are.
+
+    With `xtts_v2` the networks are the published ones, in the sizes that stand there; then those
+    of ours, from `tokenizer` on, say nothing.
+    """
 
     audio: AudioConfig = AudioConfig()
     text: TextConfig = TextConfig()
@@ -115,6 +120,28 @@ class ModelConfig:
     gpt: GptConfig = GptConfig()
     speaker: SpeakerConfig = SpeakerConfig()
     vocoder: VocoderConfig = VocoderConfig()
+    xtts_v2: PublishedModel | None = None
+
+    @property
+    def form(self) -> str:
+        """Whose layers the networks have: "own" or "xtts_v2"."""
+        return "own" if self.xtts_v2 is None else "xtts_v2"
+
+    @property
+    def longest_codes(self) -> int:
+        """The most codes of a clip."""
+        published = self.xtts_v2
+        if published is None:
+            return self.gpt.max_audio_tokens
+        return published.args.gpt_max_audio_tokens - 3
+
+    @property
+    def longest_frames(self) -> int:
+        """The same in mel frames of `audio`."""
+        if self.xtts_v2 is None:
+            return self.longest_codes * self.tokenizer.stride
+        seconds = self.longest_codes * CODE_SAMPLES / CODE_RATE
+        return int(seconds * self.audio.sample_rate / self.audio.hop_length)
 
 
 SIZES = {

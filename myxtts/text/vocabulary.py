@@ -6,6 +6,7 @@ UTF-8 bytes, so `decode(encode(text))` is the normalised text whatever the text 
 """
 
 import collections
+import hashlib
 import heapq
 import itertools
 import json
@@ -31,6 +32,7 @@ class Vocabulary:
     """Text to ids and back. Make one with `train` or `load`."""
 
     pad, start, stop = range(len(SPECIAL))
+    unknown = None  # every character has an id
 
     def __init__(
         self,
@@ -56,6 +58,12 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return self._first_piece + len(self._pieces)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with every id."""
+        values = (self.languages, self.characters, self.merges, self.phonemes)
+        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
     @property
     def byte_ids(self) -> range:

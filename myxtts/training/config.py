@@ -21,7 +21,7 @@ class StageConfig:
     warm_up_steps: int = 200
     weight_decay: float = 0.01
     beta_2: float = 0.99
-    clip_norm: float = 1.0
+    clip_norm: float = 1.0  # 0: none
     ema: float = 0.999  # 0: none
 
     def __post_init__(self):
@@ -33,7 +33,7 @@ class StageConfig:
         need(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
         need(0 < self.beta_2 < 1, "beta_2", self.beta_2, "between 0 and 1")
         need(0 <= self.ema < 1, "ema", self.ema, "at least 0 and below 1")
-        need(self.clip_norm > 0, "clip_norm", self.clip_norm, "above 0")
+        need(self.clip_norm >= 0, "clip_norm", self.clip_norm, "0 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +51,7 @@ class TrainConfig:
     max_steps: int | None = None  # of all stages together
     max_minutes: float | None = None  # likewise
     grad_accum: int = 1
+    recompute: bool = False  # layers of a published GPT in the backward pass, see `xtts_v2.gpt`
     precision: str = "auto"
     steps_per_call: int = 10
     log_steps: int = 50
@@ -68,7 +69,7 @@ class TrainConfig:
     deterministic: bool = False  # bit-equal runs; devices and waiting are not watched then
 
     def __post_init__(self):
-        usual = {name: stage.learning for name, stage in _registered().items()}
+        usual = {name: stage.learning for name, stage in _registered(self.model.form).items()}
         for name in self.stages:
             need(name in usual, "stages", name, f"one of {', '.join(usual)}")
         object.__setattr__(self, "stages", {**usual, **self.stages})
@@ -102,7 +103,7 @@ class TrainConfig:
         return self.stage(stage).batch_size or self.batches.batch_size
 
 
-def _registered() -> Mapping:
-    from myxtts.training.stages import STAGES  # its classes have settings of this module
+def _registered(form: str) -> Mapping:
+    from myxtts.training.stages import stages_of  # its classes have settings of this module
 
-    return STAGES
+    return stages_of(form)

@@ -23,21 +23,21 @@ class StageData:
     """The clips that fit the model, and the plan of their batches."""
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary, config: TrainConfig, batches):
-        limit = config.model.gpt.max_audio_tokens * config.model.tokenizer.stride
+        limit = config.model.longest_frames
         fits = np.flatnonzero(config.model.audio.frames(corpus.samples) <= limit)
         if len(fits) < len(corpus):
             logging.warning(
                 "%d of %d clips are left out: they are longer than the %d mel frames that "
-                "gpt.max_audio_tokens=%d leaves room for",
+                "%d codes, the most that the GPT reads, leave room for",
                 len(corpus) - len(fits),
                 len(corpus),
                 limit,
-                config.model.gpt.max_audio_tokens,
+                config.model.longest_codes,
             )
             if not len(fits):
                 raise UserError(
-                    "every clip is longer than gpt.max_audio_tokens="
-                    f"{config.model.gpt.max_audio_tokens} leaves room for ({limit} mel frames)"
+                    f"every clip is longer than the GPT reads: {config.model.longest_codes} codes "
+                    f"leave room for {limit} mel frames"
                 )
             corpus = corpus.subset(fits)
         self._config = config
@@ -55,7 +55,7 @@ class StageData:
         batches = dataclasses.replace(
             config.batches,
             batch_size=config.batch_size(stage),
-            conditioning_seconds=stage_named(stage).reference_seconds(config),
+            **_references(stage, config),
         )
         return cls(corpus, vocabulary, config, batches)
 
@@ -68,7 +68,7 @@ class StageData:
         batches = dataclasses.replace(
             config.batches,
             batch_size=min(config.batch_size(stage), len(corpus)),
-            conditioning_seconds=stage_named(stage).reference_seconds(config),
+            **_references(stage, config),
             shuffle=False,
             drop_remainder=False,
             temperature=1.0,
@@ -93,6 +93,8 @@ class StageData:
                 keep_waveform=stage is not None and stage.needs_waveform,
             )
         )
+        if stage is not None and stage.makes_features:
+            features = dict
         epoch, batch = divmod(position, self.plan.batches_per_epoch)
         dataset = read_batches(
             self.corpus,
@@ -130,3 +132,11 @@ class StageData:
             f"{many} of {self.plan.config.batch_size} clips and {frames.min()} to {frames.max()} "
             f"mel frames, {self.plan.padding_share():.0%} padding"
         )
+
+
+def _references(stage: str, config: TrainConfig) -> dict:
+    declared = stage_named(stage, config.model.form)
+    return {
+        "conditioning_seconds": declared.reference_seconds(config),
+        "crop": declared.crop(config),
+    }

@@ -11,7 +11,8 @@ from myxtts.training.step_log import read_steps
 
 def write_report(run: RunDirectory) -> str:
     """Writes both, of the stages that are done, and returns the Markdown."""
-    results = {stage: run.result(stage) for stage in stage_names()}
+    form = run.config().model.form
+    results = {stage: run.result(stage) for stage in stage_names(form)}
     results = {stage: result for stage, result in results.items() if result is not None}
     lines = [f"# Training in {run.path.name}", ""]
     lines += [
@@ -38,7 +39,7 @@ def write_report(run: RunDirectory) -> str:
         else:
             lines.append(f"- {stage}: there were no held-out clips")
     for stage, result in results.items():
-        if said := stage_named(stage).report_lines(result):
+        if said := stage_named(stage, form).report_lines(result):
             lines += ["", f"## {stage.capitalize()}", "", *said]
     lines += ["", "## Devices", ""]
     for stage, result in results.items():
@@ -46,7 +47,7 @@ def write_report(run: RunDirectory) -> str:
             lines += [f"{stage}:", "", "```", result["devices"], "```", ""]
     if not any(result.get("devices") for result in results.values()):
         lines += ["They were not watched.", ""]
-    lines += ["## Loss", "", _drawn(run), ""]
+    lines += ["## Loss", "", _drawn(run, form), ""]
     text = "\n".join(lines)
     try:
         write_whole(run.report_file, text)
@@ -59,7 +60,7 @@ def _share_in_steps(result: dict) -> float:
     return result.get("seconds_in_steps", 0.0) / max(result["seconds"], 0.1)
 
 
-def _drawn(run: RunDirectory) -> str:
+def _drawn(run: RunDirectory, form: str) -> str:
     """Draws the loss curves; what the report says of them."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -68,7 +69,7 @@ def _drawn(run: RunDirectory) -> str:
         return "No curve was drawn: matplotlib is not installed (`pip install matplotlib`)."
     steps = read_steps(run.steps_file)
     steps = [line for line in steps if line["counts"]]
-    stages = [stage for stage in stage_names() if any(line["stage"] == stage for line in steps)]
+    stages = [stage for stage in stage_names(form) if any(line["stage"] == stage for line in steps)]
     if not stages:
         return "No step was made."
     figure = Figure(figsize=(5 * len(stages), 4), layout="constrained")
@@ -80,7 +81,7 @@ def _drawn(run: RunDirectory) -> str:
         name = next(iter(result.get("held_out") or ["loss"]))
         lines = [line for line in steps if line["stage"] == stage]
         # A stage may be judged by a figure that its steps do not have.
-        of_steps = name if name in lines[0] else stage_named(stage).parts[0]
+        of_steps = name if name in lines[0] else stage_named(stage, form).parts[0]
         places, values = [line["step"] for line in lines], [line[of_steps] for line in lines]
         axes.plot(places, values, color="0.8", linewidth=0.8)
         axes.plot(places, _smooth(values), label="training" if name == of_steps else of_steps)

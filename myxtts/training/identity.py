@@ -7,7 +7,6 @@ finished stages as well. The other settings, such as learning rates, may change 
 """
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterator
 
@@ -38,12 +37,12 @@ class RunIdentity:
         return cls(
             corpus.fingerprint,
             None if validation is None else validation.fingerprint,
-            _fingerprint(vocabulary),
+            vocabulary.fingerprint,
         )
 
     def refuse_another_job(self, run: RunDirectory, config: TrainConfig) -> None:
         """Raises `UserError` where the run was begun with other clips, texts or networks."""
-        if run.vocabulary_file.exists() and _fingerprint(run.vocabulary()) != self.vocabulary:
+        if run.vocabulary_file.exists() and run.vocabulary().fingerprint != self.vocabulary:
             raise UserError(
                 f"{run.path} was begun with another vocabulary than this corpus gives; "
                 f"{_remedy(run)}"
@@ -95,7 +94,7 @@ class RunIdentity:
 def fixed_settings(config: TrainConfig, stage: str) -> dict:
     """The settings that decide the batches and weights of a stage, as plain JSON types."""
     values = to_json(config)
-    fixed = {name: values[name] for name in (*_FIXED, *stage_named(stage).fixed)}
+    fixed = {name: values[name] for name in (*_FIXED, *stage_named(stage, config.model.form).fixed)}
     fixed["batches"]["batch_size"] = config.batch_size(stage)
     return fixed
 
@@ -130,8 +129,3 @@ def _remedy(run: RunDirectory) -> str:
     if run.flags_file.exists():
         return f"give the flags in {run.flags_file}, or another run directory"
     return "give what it was begun with, or another run directory"
-
-
-def _fingerprint(vocabulary: Vocabulary) -> str:
-    values = (vocabulary.languages, vocabulary.characters, vocabulary.merges, vocabulary.phonemes)
-    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]

@@ -39,12 +39,7 @@ class Loop:
                 for name, learner in stage.learners.items()
             }
             self._figures = _state(tf.zeros([len(stage.parts)]))
-        # Codebooks and the like, which change while a loss is computed.
-        self._states = [
-            v.value
-            for network in (stage.networks | stage.helpers).values()
-            for v in network.non_trainable_variables
-        ]
+        self._states = [v.value for v in stage.states]
         self._calls = {}
 
     def variables(self) -> list:

@@ -75,21 +75,19 @@ def estimate(
       libraries: bytes to add on each device, `LIBRARIES` for real GPUs.
     """
     model, audio = config.model, config.model.audio
-    declared = stage_named(stage)
+    declared = stage_named(stage, model.form)
     with keras.StatelessScope(initialize_variables=False):  # shapes without memory
         made = _sizes(declared.make_networks(model, text_tokens))
         helpers = _sizes(declared.make_helpers(model))
-        needed = [
-            _sizes(stage_named(name).make_networks(model, text_tokens)) for name in declared.needs
-        ]
+        needed = _sizes(declared.make_frozen(model, text_tokens))
     trained, helping = sum(made.values()), sum(helpers.values())
-    frozen = sum(sum(sizes.values()) for sizes in needed)
+    frozen = sum(needed.values())
     averaged = 1 if config.stage(stage).ema else 0
     states = _FLOAT * (trained * (3 + averaged) + 3 * helping)
     gradients = _FLOAT * (trained + helping) * (2 if config.grad_accum > 1 else 1)
     seconds = config.batches.conditioning_seconds[1]
     longest = LongestClip(
-        frames=min(longest.frames, model.gpt.max_audio_tokens * model.tokenizer.stride),
+        frames=min(longest.frames, model.longest_frames),
         text_tokens=min(longest.text_tokens, model.text.max_tokens),
         reference_frames=audio.frames(math.ceil(seconds * audio.sample_rate)),
     )

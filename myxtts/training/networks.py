@@ -40,7 +40,8 @@ def load_networks(path: str | os.PathLike, stages: Sequence[str] | None = None) 
     """
     run = RunDirectory.holding(path)
     found = Networks(run.config(), run.vocabulary())
-    for stage in stage_names() if stages is None else stages:
+    form = found.config.model.form
+    for stage in stage_names(form) if stages is None else stages:
         directory = run.weights(stage)
         if Path(os.path.abspath(path)).parent == run.stage(stage):
             directory = Path(os.path.abspath(path))
@@ -54,7 +55,7 @@ def load_networks(path: str | os.PathLike, stages: Sequence[str] | None = None) 
 
 def make(stage: str, model, text_tokens: int) -> dict[str, keras.Model]:
     """New networks of a stage by name, with all their variables."""
-    return stage_named(stage).make_networks(model, text_tokens)
+    return stage_named(stage, model.form).make_networks(model, text_tokens)
 
 
 def parameters(network: keras.Model) -> int:

@@ -42,9 +42,10 @@ class AveragingAdamW(keras.optimizers.AdamW):
 
     counts = 1.0
 
-    def __init__(self, *, ema: float, **kwargs):
+    def __init__(self, *, ema: float, as_torch: bool = False, **kwargs):
+        """`as_torch`: epsilon is added to the root of the *corrected* mean of squares."""
         super().__init__(**kwargs)
-        self.ema = ema
+        self.ema, self._as_torch = ema, as_torch
 
     def build(self, variables):
         if self.built:
@@ -61,17 +62,19 @@ class AveragingAdamW(keras.optimizers.AdamW):
         kind = variable.dtype
         time = tf.cast(self.iterations + 1, kind)
         counts = tf.cast(self.counts, kind)
+        beta_2_power = tf.pow(tf.cast(self.beta_2, kind), time)
+        epsilon = tf.cast(self.epsilon, kind)
         beta_1, beta_2 = (1.0 - counts * (1.0 - beta) for beta in (self.beta_1, self.beta_2))
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[number].value.handle,
             v=self._velocities[number].value.handle,
             beta1_power=tf.pow(tf.cast(self.beta_1, kind), time),
-            beta2_power=tf.pow(tf.cast(self.beta_2, kind), time),
+            beta2_power=beta_2_power,
             lr=tf.cast(learning_rate, kind) * counts,
             beta1=beta_1,
             beta2=beta_2,
-            epsilon=tf.cast(self.epsilon, kind),
+            epsilon=epsilon * tf.sqrt(1.0 - beta_2_power) if self._as_torch else epsilon,
             grad=tf.cast(gradient, kind),
         )
         if self.ema:
@@ -82,20 +85,34 @@ class AveragingAdamW(keras.optimizers.AdamW):
 
 
 class Learner:
-    """The variables of some networks, and how they learn."""
+    """The variables of some networks, and how they learn.
 
-    def __init__(self, networks: Sequence[keras.Model], config: StageConfig):
+    Args:
+      not_decaying: the variables that weight decay is not for; by default all vectors.
+      as_torch: AdamW to the letter as PyTorch has it.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[keras.Model],
+        config: StageConfig,
+        *,
+        not_decaying: Sequence[keras.Variable] | None = None,
+        as_torch: bool = False,
+    ):
         self.config = config
         self.variables = [v for network in networks for v in network.trainable_variables]
         self.optimizer = AveragingAdamW(
             ema=config.ema,
+            as_torch=as_torch,
+            epsilon=1e-8 if as_torch else 1e-7,
             learning_rate=config.learning_rate,
             beta_2=config.beta_2,
             weight_decay=config.weight_decay,
         )
-        # Gains and offsets are not weights of anything.
-        narrow = [v for v in self.variables if len(v.shape) < 2]
-        self.optimizer.exclude_from_weight_decay(var_list=narrow)
+        if not_decaying is None:  # gains and offsets are not weights of anything
+            not_decaying = [v for v in self.variables if len(v.shape) < 2]
+        self.optimizer.exclude_from_weight_decay(var_list=not_decaying)
         self.optimizer.build(self.variables)
 
     def gradients(self, tape: tf.GradientTape, loss: tf.Tensor) -> list[tf.Tensor]:
@@ -106,7 +123,8 @@ class Learner:
     def learn(self, gradients, norm, counts, step, planned) -> tf.Tensor:
         """One step with gradients of this norm, or none where `counts` is 0.0; returns the rate."""
         rate = scheduled_rate(self.config, step, planned)
-        clip = tf.minimum(1.0, self.config.clip_norm / tf.maximum(norm, 1e-12))
+        most = self.config.clip_norm or float("inf")
+        clip = tf.minimum(1.0, most / tf.maximum(norm, 1e-12))
         clip = tf.where(counts > 0, clip, 0.0)
         self.optimizer.counts = counts
         self.optimizer.learning_rate.assign(rate * counts)

@@ -4,6 +4,8 @@ config.json          the settings (TrainConfig)
 flags.txt            the flags of the command; train.py --flagfile=RUN/flags.txt repeats it
 vocabulary.json      the vocabulary
 identity.json        fingerprints of clips and vocabulary, to recognise another job; the precision
+init/, init.json     what the weights started from, where they did from others (`training.start`)
+LICENSE.txt          what weights that descend from others may be used for
 manifests/           copies of the manifests trained and evaluated on
 checkpoints/STAGE/   STAGE is tokenizer, gpt, vocoder, ... (see `training.stages`)
     step-00001500/   a checkpoint to continue from, see `training.checkpoints`
@@ -38,6 +40,8 @@ class RunDirectory:
         self.flags_file = self.path / "flags.txt"
         self.vocabulary_file = self.path / "vocabulary.json"
         self.identity_file = self.path / "identity.json"
+        self.init = self.path / "init"
+        self.init_file = self.path / "init.json"
         self.manifests = self.path / "manifests"
         self.samples = self.path / "samples"
         self.events = self.path / "events"
@@ -63,7 +67,12 @@ class RunDirectory:
     def config(self) -> TrainConfig:
         return load_config(TrainConfig, self.config_file)
 
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self):
+        """A `Vocabulary`, or a `PublishedVocabulary`."""
+        if (self.init / "vocab.json").exists():
+            from myxtts.xtts_v2.vocabulary import PublishedVocabulary
+
+            return PublishedVocabulary.load(self.vocabulary_file)
         return Vocabulary.load(self.vocabulary_file)
 
     def languages(self) -> tuple[str, ...]:
@@ -109,13 +118,15 @@ class RunDirectory:
         return result
 
     def weights(self, stage: str) -> Path | None:
-        """The checkpoint directory whose weights are to be used: the best, else the newest."""
+        """The checkpoint directory whose weights are to be used: the best, else the newest, else
+        the one that the run started from."""
         from myxtts.training.checkpoints import step_directories
 
         if (self.stage(stage) / "best").is_dir():
             return self.stage(stage) / "best"
         steps = step_directories(self.stage(stage))
-        return steps[-1] if steps else None
+        first = self.init / stage
+        return steps[-1] if steps else first if first.is_dir() else None
 
     def default_vocoder(self) -> str:
         """ "network" or "griffin_lim": which was better on the held-out clips."""

@@ -28,6 +28,7 @@ from myxtts.training.reports import Board, Parts
 from myxtts.training.run_directory import RunDirectory, locked, not_writable
 from myxtts.training.stage_run import StageRun
 from myxtts.training.stages import Surroundings, in_order, stage_named
+from myxtts.training.start import Start, weights_digest
 from myxtts.training.step_records import TrainingFailed
 
 __all__ = ["Report", "Trainer", "TrainingFailed"]
@@ -70,6 +71,8 @@ class Trainer:
       corpus: prepared clips to train on, with all its clips (what does not fit is left out here).
       validation: held-out clips with the same speaker and language ids, or None.
       vocabulary: made of the corpus. It must be the one of the run where that exists already.
+      start: what the weights start from, see `start_of`; None: from chance. Its model and
+        vocabulary must be those of the run.
       strategy: None for the one in scope, or none.
       monitor: watch steps and devices, see `dual_device_strategy.Monitor` (not without a
         strategy).
@@ -90,6 +93,7 @@ class Trainer:
         validation: Corpus | None,
         vocabulary: Vocabulary,
         *,
+        start: Start | None = None,
         strategy: tf.distribute.Strategy | None = None,
         monitor: bool = True,
         evaluation_texts: Sequence[tuple[str, str]] = (),
@@ -99,6 +103,7 @@ class Trainer:
         self.config, self.directory = config, RunDirectory(run_dir)
         self.corpus, self.vocabulary = corpus, vocabulary
         self.validation = validation if validation is not None and len(validation) else None
+        self._start, self._form = start, config.model.form
         self.strategy = strategy or tf.distribute.get_strategy()
         if self.strategy.num_replicas_in_sync != 1:
             raise UserError(
@@ -118,7 +123,7 @@ class Trainer:
 
         SIGINT and SIGTERM save and return.
         """
-        stages = in_order(stages)
+        stages = in_order(stages, self._form)
         if self.config.deterministic:
             tf.config.experimental.enable_op_determinism()
             # What these rewrite depends on devices and names, and so on the strategy: the last
@@ -196,7 +201,7 @@ class Trainer:
             try:
                 with self.strategy.scope():
                     at = Surroundings(config, directory, len(self.vocabulary), precision)
-                    made = stage_named(stage).restored(at)
+                    made = stage_named(stage, self._form).restored(at)
                     loop = Loop(self.strategy, made, config, precision)
             finally:
                 keras.config.set_dtype_policy(before)
@@ -234,8 +239,8 @@ class Trainer:
     def _stage_identity(self, stage: str, precision: str) -> dict:
         """What a checkpoint of the stage must agree with beside its settings."""
         identity = {**dataclasses.asdict(self._identity), "precision": precision}
-        for needed in stage_named(stage).needs:
-            identity[needed] = self.directory.result(needed)["weights"]
+        for needed in stage_named(stage, self._form).needs:
+            identity[needed] = weights_digest(self.directory, needed, self._start)
         return identity
 
     def _refuse_another_job(self, stages: Sequence[str]) -> None:
@@ -261,8 +266,8 @@ class Trainer:
 
     def _need_before(self, left: Sequence[str]) -> None:
         for stage in left:
-            for needed in stage_named(stage).needs:
-                if needed not in left and self.directory.result(needed) is None:
+            for needed in stage_named(stage, self._form).needs:
+                if needed not in left and weights_digest(self.directory, needed, self._start) is None:
                     raise UserError(
                         f"the stage {stage} needs the result of the stage {needed}, which is not "
                         f"in {self.directory.stage(needed)}; train {needed} first"
@@ -270,9 +275,9 @@ class Trainer:
 
     def _refuse_other_base(self, stage: str) -> None:
         record = self.directory.record(stage)
-        for needed in stage_named(stage).needs if record else ():
-            there = self.directory.result(needed)
-            if there is None or record["identity"].get(needed) != there["weights"]:
+        for needed in stage_named(stage, self._form).needs if record else ():
+            there = weights_digest(self.directory, needed, self._start)
+            if there is None or record["identity"].get(needed) != there:
                 raise UserError(
                     f"the {stage} in {self.directory.stage(stage)} was trained with another "
                     f"{needed} than the one there is now; delete that directory to train it anew"
@@ -283,6 +288,8 @@ class Trainer:
         try:
             for path in (directory.path / "checkpoints", directory.samples, directory.events):
                 path.mkdir(parents=True, exist_ok=True)
+            if self._start is not None:
+                self._start.leave(directory)
             if not directory.vocabulary_file.exists():
                 self.vocabulary.save(directory.vocabulary_file)
             self._identity.save(directory, precision_for(self.config.precision, directory))

@@ -58,18 +58,35 @@ class Published:
         *,
         drawn: bool = True,
     ):
-        self.source = source
         model = source.sizes(objective)
-        self.names, self.dvae_names = Names(drawn), Names(drawn)
-        self.mel_stats = np.array(source.mel_stats, np.float32)
-        self.names.carry("mel_stats", self.mel_stats)
+        self._begin(source, drawn)
         self.conditioning = make_conditioning(model, self.names)
         self.gpt = make_gpt(model, self.names)
-        self.speaker = SpeakerEncoder(model.speaker, self.names)
-        self.hifigan = HifiGan(model.hifigan, self.names)
+        self._add_sound(model)
         self.dvae = None
         if source.dvae is not None:
             self.dvae = Dvae(model.dvae, self.dvae_names)
+
+    def _begin(self, source, drawn):
+        self.source, self.dvae = source, None
+        self.names, self.dvae_names = Names(drawn), Names(drawn)
+        self.mel_stats = np.array(source.mel_stats, np.float32)
+        self.names.carry("mel_stats", self.mel_stats)
+
+    def _add_sound(self, model):
+        self.speaker = SpeakerEncoder(model.speaker, self.names)
+        self.hifigan = HifiGan(model.hifigan, self.names)
+
+    @classmethod
+    def around(cls, source: PublishedDirectory, conditioning, gpt) -> "Published":
+        """To hear networks that are being trained: with the sound of `source`."""
+        made = cls.__new__(cls)
+        made._begin(source, drawn=False)
+        made._add_sound(source.sizes())
+        read = {name: value for name, value in source.model.items() if name.startswith("hifigan")}
+        made.names.read(read, source.path)
+        made.conditioning, made.gpt = conditioning, gpt
+        return made
 
     @classmethod
     def load(

@@ -7,6 +7,7 @@ import numpy as np
 from myxtts.config import need
 from myxtts.xtts_v2.config import ModelArgs
 
+CODE_SAMPLES, CODE_RATE = 1024, 22050  # a code lasts so many samples at this rate
 CROPS = ("same_clip", "other_clip")
 LEFT_OUT = ("last_row", "every_row", "nothing")
 PADDINGS = ("zeros", "mirrored")

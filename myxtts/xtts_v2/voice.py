@@ -57,12 +57,16 @@ class PublishedVoice:
     @classmethod
     def load(cls, path: str | os.PathLike) -> "PublishedVoice":
         """From a directory in the published layout."""
-        source = PublishedDirectory.open(path)
+        return cls.of(PublishedDirectory.open(path))
+
+    @classmethod
+    def of(cls, source: PublishedDirectory) -> "PublishedVoice":
+        """Of what is in a directory, or a run."""
         if source.ignored:
-            logging.info("%s: ignored %s", path, ", ".join(source.ignored[:5]))
+            logging.info("%s: ignored %s", source.path, ", ".join(source.ignored[:5]))
         # Nothing that speaks needs the DVAE.
         voice = cls(Published.load(dataclasses.replace(source, dvae=None)))
-        logging.info("%s: %s", path, source.licence)
+        logging.info("%s: %s", source.path, source.licence)
         return voice
 
     @property
@@ -190,11 +194,19 @@ class PublishedVoice:
         sentences = self.sentences(text, language)
         for number, ids in enumerate(sentences):
             options = dataclasses.replace(speaking, seed=(speaking.seed + number) % 2**31)
-            yield from self._spoken(ids, cloned, options, streamed, speed)
+            yield from self.spoken(ids, cloned, options, streamed=streamed, speed=speed)
             if number + 1 < len(sentences) and len(pause):
                 yield pause
 
-    def _spoken(self, ids, cloned, speaking, streamed, speed) -> Iterator[np.ndarray]:
+    def spoken(
+        self,
+        ids: list[int],
+        cloned: ClonedVoice,
+        speaking: Speaking,
+        *,
+        streamed: bool = False,
+        speed: float = 1.0,
+    ) -> Iterator[np.ndarray]:
         """One sentence. A chunk is made as soon as all the codes it depends on are there."""
         most = self.networks.gpt.max_codes
         first, every = (_FIRST, _EVERY) if streamed else (most, most)

@@ -108,7 +108,7 @@ def _numbers(job: Job, found: JobFacts) -> Iterator[str]:
         )
     for stage in job.stages:
         rate = train.stage(stage).learning_rate
-        usual = stage_named(stage).usual_rate(train.model)
+        usual = stage_named(stage, train.model.form).usual_rate(train.model)
         if rate > 5 * usual:
             yield f"a learning rate of {rate:g} in the {stage} stage will diverge: {usual:g}"
     if train.grad_accum > 1 and train.grad_accum * train.batches.batch_size > 512:

@@ -23,6 +23,7 @@ def groups() -> dict[str, tuple[Flag, ...]]:
         "Batches": data.BATCHES,
         "Augmentation": data.AUGMENTATION,
         "Networks": training.MODEL,
+        "From published weights": training.FINE_TUNING,
         "How long": training.how_long(),
         "Optimisation": training.optimisation(),
         "Devices": run.DEVICES,

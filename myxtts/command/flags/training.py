@@ -4,6 +4,7 @@ from myxtts.command.flags.table import Flag
 from myxtts.model.config import SIZES
 from myxtts.training.config import PRECISIONS, SCHEDULES, StageConfig, TrainConfig
 from myxtts.training.stages import STAGES, stage_names
+from myxtts.xtts_v2.sizes import CROPS, LEFT_OUT, PADDINGS, Objective
 
 
 def _by_stage(field: str) -> str:
@@ -12,6 +13,13 @@ def _by_stage(field: str) -> str:
 
 
 MODEL = (
+    Flag(
+        "init_from", "text", None,
+        "Start from these weights: a directory with a published XTTS v2, a run, or a checkpoint "
+        "of one.",
+        "To fine-tune. Corpus, steps and all else are the new run's own.",
+        "", "DIR", "weights are random",
+    ),
     Flag(
         "model_size", tuple(SIZES), "tiny",
         "Size of all networks.",
@@ -31,6 +39,59 @@ MODEL = (
         "model_gpt.dropout", "SHARE", "that of the size: 0 for tiny, else 0.1",
     ),
 )
+
+FINE_TUNING = (
+    Flag(
+        "trainable", ("all", "adapters"), "all",
+        "all: every weight of GPT and conditioning. adapters: low-rank changes of their matrices.",
+        "adapters where memory is short or there are only minutes of speech.",
+    ),
+    Flag(
+        "adapter_rank", "whole", 16,
+        "Rank of the adapters.",
+        "More for more speech.",
+        least=1,
+    ),
+    Flag(
+        "recompute", "switch", TrainConfig.recompute,
+        "Make the tensors inside the GPT's layers again for the backward pass.",
+        "Where memory is short: a step takes a third longer.",
+        "train.recompute",
+    ),
+    Flag(
+        "crop", CROPS, Objective.crop,
+        "Where the voice comes from: a crop of the very clip, as published, or of another one.",
+        "other_clip where there are several clips of every speaker.",
+        "objective.crop",
+    ),
+    Flag(
+        "left_out", LEFT_OUT, Objective.left_out,
+        "Codes that are no targets because the crop of the same clip gives them away: a stretch of "
+        "a batch's last row, as published; the heard codes of every row; or none.",
+        "",
+        "objective.left_out",
+    ),
+    Flag(
+        "padding", PADDINGS, Objective.padding,
+        "What the networks hear behind a clip and a crop: silence, as published, or its mirror "
+        "image.",
+        "mirrored where clips are shorter than 3 s.",
+        "objective.padding",
+    ),
+    Flag(
+        "stop_targets", "whole", Objective.stop_targets,
+        "How many stops follow the last code as targets; published: 4.",
+        "",
+        "objective.stop_targets",
+    ),
+    Flag(
+        "text_stop_seen", "switch", Objective.text_stop_seen,
+        "Whether audio sees the text's stop in training, as it does in synthesis; published: no.",
+        "",
+        "objective.text_stop_seen",
+    ),
+)
+
 
 def how_long() -> tuple[Flag, ...]:
     return (

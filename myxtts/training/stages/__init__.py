@@ -1,6 +1,7 @@
 """The stages of the training, in their order. See README.md in this folder for adding one."""
 
 from myxtts.training.stages.base import (
+    PUBLISHED_STAGES,
     STAGES,
     ClipMemory,
     LongestClip,
@@ -10,15 +11,18 @@ from myxtts.training.stages.base import (
     register,
     stage_named,
     stage_names,
+    stages_of,
 )
 from myxtts.training.stages.gpt import GptStage
+from myxtts.training.stages.published_gpt import PublishedGptStage
 from myxtts.training.stages.tokenizer import TokenizerStage
 from myxtts.training.stages.vocoder import VocoderStage
 
-for _stage in (TokenizerStage, GptStage, VocoderStage):
+for _stage in (TokenizerStage, GptStage, VocoderStage, PublishedGptStage):
     register(_stage)
 
 __all__ = [
+    "PUBLISHED_STAGES",
     "STAGES",
     "ClipMemory",
     "LongestClip",
@@ -28,4 +32,5 @@ __all__ = [
     "register",
     "stage_named",
     "stage_names",
+    "stages_of",
 ]

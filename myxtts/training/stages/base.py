@@ -63,17 +63,20 @@ class Surroundings:
         weights = self.run.weights(stage)
         if weights is None:
             return None
-        with scope or contextlib.nullcontext(), _float32():
-            made = stage_named(stage).make_networks(self.config.model, self.text_tokens)
+        with scope or contextlib.nullcontext(), float32():
+            declared = stage_named(stage, self.config.model.form)
+            made = declared.make_networks(self.config.model, self.text_tokens)
         read_weights(weights, made)
         return made
 
 
 class Stage:
-    """One part of the training; those there are: `tokenizer`, `gpt`, `vocoder`.
+    """One part of the training; those there are: `tokenizer`, `gpt`, `vocoder` of our own
+    networks, `gpt` of published ones.
 
     A subclass declares (class attributes and class methods):
       name: as in flags, directories and reports.
+      form: whose networks it trains, see `ModelConfig.form`.
       needs: the stages whose trained networks it works with, frozen, on the data device.
       makes: the networks it trains and saves as its result, by name.
       learning: its settings unless flags say otherwise; the rate is that for `tiny`.
@@ -83,6 +86,7 @@ class Stage:
       held_out: names of the figures of an evaluation; the first one decides which is best (less
         is better).
       needs_waveform: batches keep it.
+      makes_features: batches come to its front end as they were read, without our features.
       width, reference_seconds, make_helpers, clip_memory, report_lines: see there.
 
     Make one with `restored`.
@@ -94,6 +98,7 @@ class Stage:
     """
 
     name: ClassVar[str]
+    form: ClassVar[str] = "own"
     needs: ClassVar[tuple[str, ...]] = ()
     makes: ClassVar[Mapping[str, Maker]]
     learning: ClassVar[StageConfig]
@@ -101,11 +106,18 @@ class Stage:
     parts: ClassVar[tuple[str, ...]]
     held_out: ClassVar[tuple[str, ...]]
     needs_waveform: ClassVar[bool] = False
+    makes_features: ClassVar[bool] = False
 
     @classmethod
     def restored(cls, at: Surroundings) -> "Stage":
-        """A stage with new networks, and with those it needs restored from their checkpoints."""
-        return cls(at, {name: at.trained(name, data_scope()) for name in cls.needs})
+        """A stage with new networks, or those its run starts from, and with those it needs restored
+        from their checkpoints."""
+        made = cls(at, {name: at.trained(name, data_scope()) for name in cls.needs})
+        first = at.run.init / cls.name
+        if first.is_dir():
+            read_weights(first, made.networks)
+            made.restart_averages()
+        return made
 
     def __init__(self, at: Surroundings, needed: Mapping[str, Networks]):
         """`needed`: the trained networks of the stages in `needs`."""
@@ -114,10 +126,27 @@ class Stage:
         self.helpers: dict[str, keras.Model] = self.make_helpers(at.config.model)
         self.learners: dict[str, Learner] = {}
 
+    def restart_averages(self) -> None:
+        """The averages begin with the weights as they are now."""
+        for learner in self.learners.values():
+            for variable, average in learner.pairs():
+                average.assign(variable)
+
     @classmethod
     def make_networks(cls, model: ModelConfig, text_tokens: int) -> dict[str, keras.Model]:
         """New networks with all their variables, where the surrounding scope puts them."""
         return {name: make(model, text_tokens) for name, make in cls.makes.items()}
+
+    @classmethod
+    def make_frozen(cls, model: ModelConfig, text_tokens: int) -> dict[str, keras.Model]:
+        """What it works with on the data device; for the estimate of memory."""
+        return {
+            network: made
+            for needed in cls.needs
+            for network, made in stage_named(needed, cls.form)
+            .make_networks(model, text_tokens)
+            .items()
+        }
 
     @classmethod
     def make_helpers(cls, model: ModelConfig) -> dict[str, keras.Model]:
@@ -136,10 +165,22 @@ class Stage:
         share = cls.width(SIZES["tiny"]) / cls.width(model)
         return cls.learning.learning_rate * min(1.0, share)
 
+    @property
+    def states(self) -> list:
+        """The variables, other than weights, that change while losses are computed: codebooks and
+        the like."""
+        made = (self.networks | self.helpers).values()
+        return [variable for network in made for variable in network.non_trainable_variables]
+
     @classmethod
     def reference_seconds(cls, config: TrainConfig) -> tuple[float, float]:
         """The shortest and the longest reference that batches carry."""
         return config.batches.conditioning_seconds
+
+    @classmethod
+    def crop(cls, config: TrainConfig) -> str:
+        """Whose the reference is, see `BatchConfig.crop`."""
+        return "other_clip"
 
     @classmethod
     def clip_memory(cls, config: TrainConfig, longest: LongestClip, text_tokens: int) -> ClipMemory:
@@ -186,37 +227,49 @@ class Stage:
         return {}
 
 
-STAGES: dict[str, type[Stage]] = {}  # in the order in which they are trained; see `register`
+# In the order in which they are trained; see `register`.
+STAGES: dict[str, type[Stage]] = {}  # of our own networks
+PUBLISHED_STAGES: dict[str, type[Stage]] = {}  # of published ones
+_FORMS = {"own": STAGES, "xtts_v2": PUBLISHED_STAGES}
 
 
 def register(stage: type[Stage]) -> type[Stage]:
     """Adds a stage behind those that are there; the ones it needs must be among them."""
-    missing = [name for name in stage.needs if name not in STAGES]
+    known = _FORMS[stage.form]
+    missing = [name for name in stage.needs if name not in known]
     if missing:
         raise ValueError(f"{stage.name} needs {missing[0]}, which is not registered before it")
-    STAGES[stage.name] = stage
+    known[stage.name] = stage
     return stage
 
 
-def stage_names() -> tuple[str, ...]:
+def stages_of(form: str) -> Mapping[str, type[Stage]]:
+    """By name, in the order in which they are trained; `form` is that of `ModelConfig`."""
+    return _FORMS[form]
+
+
+def stage_names(form: str = "own") -> tuple[str, ...]:
     """All stages, in the order in which they are trained."""
-    return tuple(STAGES)
+    return tuple(_FORMS[form])
 
 
-def stage_named(name: str) -> type[Stage]:
-    if name not in STAGES:
-        raise UserError(f"there is no stage {name!r}; there are {', '.join(STAGES)}")
-    return STAGES[name]
+def stage_named(name: str, form: str = "own") -> type[Stage]:
+    known = _FORMS[form]
+    if name not in known:
+        raise UserError(f"there is no stage {name!r}; there are {', '.join(known)}")
+    return known[name]
 
 
-def in_order(stages: Iterable[str] | None) -> tuple[str, ...]:
+def in_order(stages: Iterable[str] | None, form: str = "own") -> tuple[str, ...]:
     """The stages, all by default, in the order in which they are trained."""
-    wanted = STAGES if stages is None else {stage_named(stage).name for stage in stages}
-    return tuple(stage for stage in STAGES if stage in wanted)
+    known = _FORMS[form]
+    wanted = known if stages is None else {stage_named(stage, form).name for stage in stages}
+    return tuple(stage for stage in known if stage in wanted)
 
 
 @contextlib.contextmanager
-def _float32() -> Iterator[None]:
+def float32() -> Iterator[None]:
+    """Networks made in it compute in float32, whatever the run's precision is."""
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("float32")
     try:

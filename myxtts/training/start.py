@@ -1,0 +1,132 @@
+"""What a run's weights start from (`--init_from`): a published directory, or another run.
+
+    start = start_of("XTTS-v2")
+    start.model, start.vocabulary      # those of the new run
+    start.leave(RunDirectory("runs/mine"))
+
+Everything else about the new run is its own: clips, steps, optimizer, settings. What it starts from
+is copied into its `init/`, so that it can be continued, exported and heard without the original.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+
+from myxtts import UserError
+from myxtts.config import AudioConfig, TextConfig, write_whole
+from myxtts.model.config import ModelConfig
+from myxtts.training.checkpoints import described
+from myxtts.training.published_run import published_source
+from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stages import stage_names
+from myxtts.xtts_v2.directory import PublishedDirectory
+from myxtts.xtts_v2.hifigan import SAMPLE_RATE
+from myxtts.xtts_v2.vocabulary import PublishedVocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """See the module.
+
+    Attributes:
+      path: as it was given.
+      model: the sizes of all networks.
+      vocabulary: the one the weights were trained with.
+      licence: what the weights may be used for; None where nobody said anything.
+      source: the published networks; None where they are ours.
+      weights: of ours, the checkpoint of each stage.
+    """
+
+    path: str
+    model: ModelConfig
+    vocabulary: object
+    licence: str | None = None
+    source: PublishedDirectory | None = None
+    weights: dict[str, Path] = dataclasses.field(default_factory=dict)
+
+    def leave(self, run: RunDirectory) -> None:
+        """Copies it into the run, whole or not at all; what is there already stays."""
+        if run.init.exists():
+            return
+        if self.source is not None:
+            self.source.write(run.init)
+        else:
+            partial = run.init.with_name("init.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            for stage, weights in self.weights.items():
+                names = [name for name in os.listdir(weights) if not name.startswith("training.")]
+                (partial / stage).mkdir(parents=True)
+                for name in names:
+                    shutil.copyfile(weights / name, partial / stage / name)
+            os.rename(partial, run.init)
+        said = {"from": self.path, "licence": self.licence}
+        write_whole(run.init_file, json.dumps(said, indent=1) + "\n")
+        if self.licence:
+            write_whole(run.path / "LICENSE.txt", self.licence + "\n")
+
+
+def start_of(path: str | os.PathLike, run: RunDirectory | None = None) -> Start:
+    """What training starts from in `path`. A `run` that was begun from there has a copy, which is
+    what counts then; UserError where it was begun from something else."""
+    path = os.path.abspath(path)
+    if run is not None and run.init.exists():
+        begun = _said(run)
+        if begun["from"] != path:
+            raise UserError(
+                f"{run.path} was begun with --init_from={begun['from']}, not {path}; give that, or "
+                "another --checkpoint_dir"
+            )
+        config = run.config() if run.config_file.exists() else None
+        if config is not None and config.model.form == "own":
+            return Start(path, config.model, run.vocabulary())
+        return _published(path, PublishedDirectory.open(run.init))
+    source = published_source(path)
+    if source is not None:
+        return _published(path, source)
+    old = RunDirectory.holding(path)
+    here = Path(path)
+    stages = {s: here if here.parent == old.stage(s) else old.weights(s) for s in stage_names()}
+    stages = {stage: weights for stage, weights in stages.items() if weights is not None}
+    if not stages:
+        raise UserError(f"{old.path} holds no weights yet; nothing can start from it")
+    return Start(path, old.config().model, old.vocabulary(), weights=stages)
+
+
+def begun_from(run: RunDirectory) -> str | None:
+    """The --init_from that a run was begun with."""
+    return _said(run)["from"] if run.init.exists() else None
+
+
+def weights_digest(run: RunDirectory, stage: str, start: Start | None) -> str | None:
+    """Which weights a later stage works with: the stage's result, or what the run starts from; None
+    where there are none."""
+    result = run.result(stage)
+    if result is not None:
+        return result["weights"]
+    first = run.init / stage
+    if not first.is_dir() and start is not None:
+        first = start.weights.get(stage)
+    return described(first)["digest"] if first is not None and first.is_dir() else None
+
+
+def _said(run: RunDirectory) -> dict:
+    try:
+        return json.loads(run.init_file.read_text(encoding="utf-8"))
+    except FileNotFoundError:  # killed between the copy and this file
+        return {"from": None}
+    except (OSError, ValueError) as error:
+        raise UserError(f"{run.init_file} cannot be read: {error}; take a new run") from None
+
+
+def _published(path: str, source: PublishedDirectory) -> Start:
+    source.need_dvae()
+    sizes = source.sizes()
+    model = ModelConfig(
+        audio=AudioConfig(sample_rate=SAMPLE_RATE),
+        text=TextConfig(max_tokens=sizes.args.gpt_max_text_tokens - 1),
+        xtts_v2=sizes,
+    )
+    vocabulary = PublishedVocabulary(source.vocabulary)
+    return Start(path, model, vocabulary, licence=source.licence, source=source)

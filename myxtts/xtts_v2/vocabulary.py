@@ -1,0 +1,49 @@
+"""A vocab.json in the place of a vocabulary of ours: what training needs of one."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from myxtts.config import write_whole
+from myxtts.xtts_v2.text import Tokens
+
+
+class PublishedVocabulary:
+    """Text to ids, as `myxtts.text.vocabulary.Vocabulary`; but a character that is not there has
+    no place: it becomes the id `unknown`."""
+
+    phonemes = False
+
+    def __init__(self, text: str):
+        """`text`: that of vocab.json."""
+        self.text, self._tokens = text, Tokens(text)
+        file = json.loads(text)
+        ids = [*file["model"]["vocab"].values(), *(t["id"] for t in file["added_tokens"])]
+        self._size = 1 + max(ids)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "PublishedVocabulary":
+        return cls(Path(path).read_text(encoding="utf-8"))
+
+    def save(self, path: str | os.PathLike) -> None:
+        write_whole(path, self.text)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return self._tokens.languages
+
+    @property
+    def unknown(self) -> int:
+        return self._tokens.bpe.unknown
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+    def encode(self, text: str, language: str) -> list[int]:
+        """The language's tag and the tokens; UserError where the language has no tag."""
+        return self._tokens.ids(text, language)

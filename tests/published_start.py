@@ -1,0 +1,79 @@
+"""A published model of the smallest sizes that training can start from, with random weights."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from myxtts.xtts_v2.config import ModelArgs, PublishedConfig
+from myxtts.xtts_v2.directory import PublishedDirectory
+from myxtts.xtts_v2.names import Names
+from myxtts.xtts_v2.networks import Published
+from myxtts.xtts_v2.sizes import DvaeSizes, HifiGanSizes, PublishedModel, SpeakerSizes
+
+LICENCE = "nobody's: random weights"
+
+
+def make_start(
+    path: Path,
+    vocabulary: str,
+    *,
+    layers: int = 2,
+    width: int = 32,
+    dvae: DvaeSizes = DvaeSizes(width=16, code_size=8, codes=32),
+    hifigan_width: int = 16,
+    mel_stats: np.ndarray | None = None,
+    seed: int = 0,
+) -> PublishedDirectory:
+    """Writes it into the new directory `path`. `vocabulary`: the text of a vocab.json."""
+    file = json.loads(vocabulary)
+    tokens = 1 + max([*file["model"]["vocab"].values(), *(t["id"] for t in file["added_tokens"])])
+    args = ModelArgs(
+        gpt_layers=layers,
+        gpt_n_model_channels=width,
+        decoder_input_dim=width,
+        gpt_n_heads=4,
+        gpt_max_audio_tokens=280,
+        gpt_max_text_tokens=200,
+        gpt_number_text_tokens=tokens,
+        gpt_num_audio_tokens=dvae.codes + 2,
+        gpt_start_audio_token=dvae.codes,
+        gpt_stop_audio_token=dvae.codes + 1,
+        d_vector_dim=16,
+    )
+    model = PublishedModel(
+        args=args,
+        speaker=SpeakerSizes((8, 8, 16, 16), (1, 1, 1, 1), 16),
+        hifigan=HifiGanSizes(inputs=width, width=hifigan_width, speaker=16),
+        dvae=dvae,
+    )
+    keras.utils.set_random_seed(seed)
+    stats = np.full(80, 5.0, np.float32) if mel_stats is None else mel_stats.astype(np.float32)
+    tables = made_tables(model)
+    directory = PublishedDirectory(
+        path=str(path),
+        config=PublishedConfig(args),
+        model={**tables[0], "mel_stats": stats},
+        dvae=tables[1],
+        vocabulary=vocabulary,
+        licence=LICENCE,
+    )
+    directory.write(path)
+    return directory
+
+
+def made_tables(model: PublishedModel) -> tuple[dict, dict]:
+    """Random tensors under their published names."""
+    from myxtts.xtts_v2.dvae import Dvae
+    from myxtts.xtts_v2.hifigan import HifiGan
+    from myxtts.xtts_v2.networks import make_conditioning, make_gpt
+    from myxtts.xtts_v2.speaker import SpeakerEncoder
+
+    names, dvae = Names(), Names()
+    make_conditioning(model, names), make_gpt(model, names)
+    SpeakerEncoder(model.speaker, names), HifiGan(model.hifigan, names)
+    Dvae(model.dvae, dvae)
+    return names.tensors(), dvae.tensors()
