@@ -1,34 +1,53 @@
 """A published model of the smallest sizes that training can start from, with random weights."""
 
-import dataclasses
 import json
 from pathlib import Path
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from myxtts.xtts_v2.config import ModelArgs, PublishedConfig
 from myxtts.xtts_v2.directory import PublishedDirectory
+from myxtts.xtts_v2.dvae import Dvae
+from myxtts.xtts_v2.hifigan import HifiGan
 from myxtts.xtts_v2.names import Names
-from myxtts.xtts_v2.networks import Published
+from myxtts.xtts_v2.networks import make_conditioning, make_gpt
 from myxtts.xtts_v2.sizes import DvaeSizes, HifiGanSizes, PublishedModel, SpeakerSizes
+from myxtts.xtts_v2.speaker import SpeakerEncoder
 
 LICENCE = "nobody's: random weights"
+SMALL_DVAE = DvaeSizes(width=16, code_size=8, codes=32)
+
+
+def letters_vocabulary(*languages: str) -> str:
+    """A vocab.json of English letters and marks, without merges."""
+    tags = [f"[{language}]" for language in languages]
+    special = ["[STOP]", "[UNK]", "[SPACE]", *tags, "[START]"]
+    letters = [*"abcdefghijklmnopqrstuvwxyz", *".,!?;:'-"]
+    ids = {token: number for number, token in enumerate([*special, *letters])}
+    added = [{"id": ids[token], "content": token, "special": True} for token in special]
+    file = {
+        "added_tokens": added,
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {"type": "BPE", "unk_token": "[UNK]", "vocab": ids, "merges": []},
+    }
+    return json.dumps(file)
 
 
 def make_start(
     path: Path,
-    vocabulary: str,
+    vocabulary: str | None = None,
     *,
     layers: int = 2,
     width: int = 32,
-    dvae: DvaeSizes = DvaeSizes(width=16, code_size=8, codes=32),
+    dvae: DvaeSizes = SMALL_DVAE,
     hifigan_width: int = 16,
     mel_stats: np.ndarray | None = None,
     seed: int = 0,
 ) -> PublishedDirectory:
     """Writes it into the new directory `path`. `vocabulary`: the text of a vocab.json."""
+    vocabulary = vocabulary or letters_vocabulary("en", "de")
     file = json.loads(vocabulary)
     tokens = 1 + max([*file["model"]["vocab"].values(), *(t["id"] for t in file["added_tokens"])])
     args = ModelArgs(
@@ -67,11 +86,6 @@ def make_start(
 
 def made_tables(model: PublishedModel) -> tuple[dict, dict]:
     """Random tensors under their published names."""
-    from myxtts.xtts_v2.dvae import Dvae
-    from myxtts.xtts_v2.hifigan import HifiGan
-    from myxtts.xtts_v2.networks import make_conditioning, make_gpt
-    from myxtts.xtts_v2.speaker import SpeakerEncoder
-
     names, dvae = Names(), Names()
     make_conditioning(model, names), make_gpt(model, names)
     SpeakerEncoder(model.speaker, names), HifiGan(model.hifigan, names)

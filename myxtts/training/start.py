@@ -17,7 +17,6 @@ from pathlib import Path
 from myxtts import UserError
 from myxtts.config import AudioConfig, TextConfig, write_whole
 from myxtts.model.config import ModelConfig
-from myxtts.training.checkpoints import described
 from myxtts.training.published_run import published_source
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import stage_names
@@ -97,18 +96,6 @@ def start_of(path: str | os.PathLike, run: RunDirectory | None = None) -> Start:
 def begun_from(run: RunDirectory) -> str | None:
     """The --init_from that a run was begun with."""
     return _said(run)["from"] if run.init.exists() else None
-
-
-def weights_digest(run: RunDirectory, stage: str, start: Start | None) -> str | None:
-    """Which weights a later stage works with: the stage's result, or what the run starts from; None
-    where there are none."""
-    result = run.result(stage)
-    if result is not None:
-        return result["weights"]
-    first = run.init / stage
-    if not first.is_dir() and start is not None:
-        first = start.weights.get(stage)
-    return described(first)["digest"] if first is not None and first.is_dir() else None
 
 
 def _said(run: RunDirectory) -> dict:

@@ -23,12 +23,13 @@ from myxtts.training.final_report import write_report
 from myxtts.training.identity import RunIdentity, without_effect
 from myxtts.training.interruption import Interruption
 from myxtts.training.loop import Loop
+from myxtts.training.needed_stages import NeededStages
 from myxtts.training.precision import policy_of, precision_for
 from myxtts.training.reports import Board, Parts
 from myxtts.training.run_directory import RunDirectory, locked, not_writable
 from myxtts.training.stage_run import StageRun
 from myxtts.training.stages import Surroundings, in_order, stage_named
-from myxtts.training.start import Start, weights_digest
+from myxtts.training.start import Start
 from myxtts.training.step_records import TrainingFailed
 
 __all__ = ["Report", "Trainer", "TrainingFailed"]
@@ -104,6 +105,7 @@ class Trainer:
         self.corpus, self.vocabulary = corpus, vocabulary
         self.validation = validation if validation is not None and len(validation) else None
         self._start, self._form = start, config.model.form
+        self._needed = NeededStages(self.directory, start, self._form)
         self.strategy = strategy or tf.distribute.get_strategy()
         if self.strategy.num_replicas_in_sync != 1:
             raise UserError(
@@ -135,12 +137,12 @@ class Trainer:
         with Interruption() as interruption, locked(self.directory):
             self._refuse_another_job(stages)
             left = [stage for stage in stages if self.directory.result(stage) is None]
-            self._need_before(left)
+            self._needed.refuse_missing(left)
             if left:
                 self._prepare_directory()
             for stage in stages:
                 result = self.directory.result(stage)
-                self._refuse_other_base(stage)
+                self._needed.refuse_others(stage)
                 if result is None:
                     result = self._train(stage, stages, interruption)
                 else:
@@ -238,10 +240,8 @@ class Trainer:
 
     def _stage_identity(self, stage: str, precision: str) -> dict:
         """What a checkpoint of the stage must agree with beside its settings."""
-        identity = {**dataclasses.asdict(self._identity), "precision": precision}
-        for needed in stage_named(stage, self._form).needs:
-            identity[needed] = weights_digest(self.directory, needed, self._start)
-        return identity
+        shared = dataclasses.asdict(self._identity)
+        return {**shared, "precision": precision, **self._needed.digests(stage)}
 
     def _refuse_another_job(self, stages: Sequence[str]) -> None:
         self._identity.refuse_another_job(self.directory, self.config)
@@ -263,25 +263,6 @@ class Trainer:
                 " and with ".join(late),
                 place,
             )
-
-    def _need_before(self, left: Sequence[str]) -> None:
-        for stage in left:
-            for needed in stage_named(stage, self._form).needs:
-                if needed not in left and weights_digest(self.directory, needed, self._start) is None:
-                    raise UserError(
-                        f"the stage {stage} needs the result of the stage {needed}, which is not "
-                        f"in {self.directory.stage(needed)}; train {needed} first"
-                    )
-
-    def _refuse_other_base(self, stage: str) -> None:
-        record = self.directory.record(stage)
-        for needed in stage_named(stage, self._form).needs if record else ():
-            there = weights_digest(self.directory, needed, self._start)
-            if there is None or record["identity"].get(needed) != there:
-                raise UserError(
-                    f"the {stage} in {self.directory.stage(stage)} was trained with another "
-                    f"{needed} than the one there is now; delete that directory to train it anew"
-                )
 
     def _prepare_directory(self) -> None:
         directory = self.directory

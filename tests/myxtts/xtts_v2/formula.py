@@ -16,6 +16,8 @@ DVAE = dict(hidden_dim=32, codebook_dim=16)
 HIFIGAN_WIDTH, SPEAKER_SIZE = 64, 32
 FILTERS, BLOCKS = (8, 8, 16, 16), (1, 2, 1, 1)
 RATE = 22050
+# Of the optimizer's steps: a rate that is large beside the rounding of weights.
+STEPS, RATE_OF_STEPS, WEIGHT_DECAY, BETAS = 3, 0.02, 0.1, (0.9, 0.96)
 # Ids as close to the published ones as so small a table allows.
 TAGS = {"[en]": 259, "[de]": 260, "[START]": 261, "[fr]": 262, "[ru]": 267, "[es]": 284}
 
@@ -47,6 +49,12 @@ def weight(name: str, shape: tuple[int, ...], gain: float = 1.0) -> np.ndarray:
         inputs = shape[0] if ".c_" in name else np.prod(shape[1:])
         made = drawn * np.sqrt(3.0 / inputs)
     return (gain * made).astype(np.float32)
+
+
+def gradient(name: str, shape: tuple[int, ...], step: int) -> np.ndarray:
+    """float32, of sizes from 1 down to the optimizer's epsilon."""
+    size = 10.0 ** (4 * uniform(f"size {step} {name}", tuple(shape)) - 4)
+    return (size * uniform(f"gradient {step} {name}", tuple(shape))).astype(np.float32)
 
 
 def sound(seconds: float, pitch: float, seed: str) -> np.ndarray:

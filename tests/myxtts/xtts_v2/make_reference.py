@@ -10,6 +10,7 @@ the tests needs none of this.
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import formula
 import numpy as np
@@ -28,6 +29,7 @@ from TTS.tts.layers.tortoise import arch_utils
 from TTS.tts.layers.xtts.dvae import DiscreteVAE
 from TTS.tts.layers.xtts.gpt import GPT
 from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
+from TTS.tts.layers.xtts.trainer.gpt_trainer import GPTTrainer
 from TTS.tts.models.xtts import wav_to_mel_cloning
 
 # Gains that make every output depend on every weight; the HiFi-GAN's are measured below.
@@ -183,6 +185,7 @@ def computed(whole, dvae, dtype) -> dict:
     (0.01 * text_loss + audio_loss).backward()
     put("gpt/gradient_norms", norms_of(gpt, "gpt."))
     gpt.zero_grad(set_to_none=True)
+    put("adamw/changes", optimizer_changes(gpt))
     with torch.no_grad():
         generated(gpt, latents[:1].clone(), text[:1], put)
         for count in (1, 2, 3, 7):
@@ -197,6 +200,33 @@ def computed(whole, dvae, dtype) -> dict:
             channels_last(f"hifigan/speed_{speed}", z)
     torch.set_default_dtype(torch.float32)
     return made
+
+
+def optimizer_changes(gpt) -> list:
+    """What three steps of the published trainer's optimizer do to each weight, in the order of the
+    names: the length of its change, and the change along a direction."""
+    settings = dict(betas=formula.BETAS, eps=1e-8, weight_decay=formula.WEIGHT_DECAY)
+    config = SimpleNamespace(
+        optimizer_wd_only_on_weights=True, optimizer="AdamW", optimizer_params=settings,
+        lr=formula.RATE_OF_STEPS,
+    )  # fmt: skip
+    trainer = SimpleNamespace(xtts=SimpleNamespace(gpt=gpt), config=config)
+    optimizer = GPTTrainer.get_optimizer(trainer)
+    named = {f"gpt.{name}": weight for name, weight in gpt.named_parameters()}
+    before = {name: weight.detach().clone() for name, weight in named.items()}
+    for step in range(formula.STEPS):
+        for name, weight in named.items():
+            weight.grad = torch.from_numpy(formula.gradient(name, weight.shape, step)).to(weight)
+        optimizer.step()
+    changes = []
+    with torch.no_grad():
+        for name in sorted(named):
+            change = (named[name] - before[name]).double()
+            along = torch.from_numpy(formula.uniform(f"along {name}", tuple(change.shape)))
+            changes.append([float(change.norm()), float((change * along).sum())])
+            named[name].copy_(before[name])
+    gpt.zero_grad(set_to_none=True)
+    return changes
 
 
 def norms_of(network, prefix="") -> list:
