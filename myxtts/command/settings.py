@@ -12,6 +12,7 @@ from absl import flags
 from myxtts import UserError
 from myxtts.command.flags import all_flags, groups
 from myxtts.command.flags.arguments import Mistakes
+from myxtts.command.start import stages_to_train, what_is_started_from
 from myxtts.config import AugmentConfig, BadSetting, BatchConfig, PrepareConfig, load_config
 from myxtts.corpus.embedded import EmbeddedConfig
 from myxtts.corpus.formats import ReadOptions, choose_format
@@ -19,8 +20,8 @@ from myxtts.corpus.prepare import Source
 from myxtts.model.config import SIZES, ModelConfig
 from myxtts.training.config import TrainConfig
 from myxtts.training.run_directory import RunDirectory
-from myxtts.training.stages import STAGES, stage_names, stages_of
-from myxtts.training.start import Start, begun_from, start_of
+from myxtts.training.stages import STAGES, stages_of
+from myxtts.training.start import Start
 from myxtts.xtts_v2.sizes import PublishedModel
 
 DEFAULT_MINUTES = 10.0  # without data and without another limit
@@ -64,7 +65,7 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     given = frozenset(flag.name for flag in all_flags() if values[flag.name].present)
     overrides = _overrides(values)
     source = _source(values, given, overrides.pop("source"), mistakes)
-    start = _start(values, given, mistakes)
+    start = what_is_started_from(values, given, mistakes)
     if start is not None and start.source is not None:
         overrides["prepare"]["sample_rate"] = ("init_from", start.model.audio.sample_rate)
     if source is None and not values.model_config and start is None:
@@ -77,7 +78,7 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     prepare = _built(PrepareConfig(), overrides.pop("prepare"), mistakes)
     train = _train_config(values, overrides, start, mistakes)
     slots = _slots(values.slots, mistakes)
-    stages = _stages(values.stage, train.model.form, mistakes)
+    stages = stages_to_train(values.stage, train.model.form, mistakes)
     if values.dry_run and values.profile:
         mistakes.append("--dry_run and --profile both do something else than training: give one")
     for name in ("checkpoint_dir", "prepared_dir", "embedded_dir"):
@@ -96,55 +97,6 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
         given=given,
         start=start,
     )
-
-
-def _start(values, given: frozenset[str], mistakes: list[str]) -> Start | None:
-    """What --init_from names; the flags that fit with it."""
-    run = RunDirectory(values.checkpoint_dir)
-    if values.init_from is None:
-        if begun := begun_from(run):
-            mistakes.append(
-                f"{run.path} was begun with --init_from={begun}: give it again, or another "
-                "--checkpoint_dir"
-            )
-        start = None
-    else:
-        try:
-            start = start_of(values.init_from, run)
-        except UserError as error:
-            mistakes.append(f"--init_from: {error}")
-            return None
-    if start is None or start.source is None:
-        of_published = {flag.name for flag in groups()["From published weights"]}
-        mistakes += [
-            f"--{name} is for training from a published XTTS v2: give --init_from, or leave it out"
-            for name in sorted(of_published & given)
-        ]
-    if start is None:
-        return None
-    args = start.model.xtts_v2 and start.model.xtts_v2.args
-    of = f"{args.gpt_layers} layers of {args.gpt_n_model_channels} channels" if args else "its own"
-    for name in ("model_size", "model_config"):
-        if name in given:
-            mistakes.append(
-                f"--{name}={values[name].value} does not go with --init_from, whose sizes count "
-                f"({of}): leave it out"
-            )
-    for name in ("vocabulary", "vocabulary_size", "phonemes"):
-        if name in given:
-            mistakes.append(f"--{name} does not go with --init_from, which has a vocabulary")
-    return start
-
-
-def _stages(asked: str, form: str, mistakes: list[str]) -> tuple[str, ...]:
-    """All stages by default; from published weights the GPT's."""
-    known = stage_names(form)
-    if asked == "all":
-        return known if form == "own" else ("gpt",)
-    if asked not in known:
-        mistakes.append(f"--stage={asked}: these networks have the stages {', '.join(known)}")
-        return known
-    return (asked,)
 
 
 def _overrides(values) -> dict[str, dict[str, tuple[str, object]]]:

@@ -48,7 +48,7 @@ def report_training(evaluation: Evaluation) -> Iterable[str]:
     """How long every stage was trained."""
     total = 0.0
     yield f"run {evaluation.run.path}"
-    for stage in stage_names():
+    for stage in stage_names(evaluation.run.config().model.form):
         result = evaluation.run.result(stage)
         if result is None:
             yield f"  {stage:<12} not finished"

@@ -72,7 +72,7 @@ class RunDirectory:
         if (self.init / "vocab.json").exists():
             from myxtts.xtts_v2.vocabulary import PublishedVocabulary
 
-            return PublishedVocabulary.load(self.vocabulary_file)
+            return PublishedVocabulary.load(self.init)
         return Vocabulary.load(self.vocabulary_file)
 
     def languages(self) -> tuple[str, ...]:

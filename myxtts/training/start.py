@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from myxtts import UserError
@@ -45,12 +46,21 @@ class Start:
     source: PublishedDirectory | None = None
     weights: dict[str, Path] = dataclasses.field(default_factory=dict)
 
-    def leave(self, run: RunDirectory) -> None:
-        """Copies it into the run, whole or not at all; what is there already stays."""
+    def leave(self, run: RunDirectory, languages: Iterable[str] = ()) -> None:
+        """Copies it into the run, whole or not at all; what is there already stays.
+
+        `languages`: those of the clips; which libraries write their texts is noted.
+        """
         if run.init.exists():
             return
+        run.path.mkdir(parents=True, exist_ok=True)
+        said = {"from": self.path, "licence": self.licence}
+        write_whole(run.init_file, json.dumps(said, indent=1) + "\n")
+        if self.licence:
+            write_whole(run.path / "LICENSE.txt", self.licence + "\n")
         if self.source is not None:
-            self.source.write(run.init)
+            normaliser = self.source.normaliser.recorded(languages)
+            dataclasses.replace(self.source, normaliser=normaliser).write(run.init)
         else:
             partial = run.init.with_name("init.partial")
             shutil.rmtree(partial, ignore_errors=True)
@@ -60,10 +70,6 @@ class Start:
                 for name in names:
                     shutil.copyfile(weights / name, partial / stage / name)
             os.rename(partial, run.init)
-        said = {"from": self.path, "licence": self.licence}
-        write_whole(run.init_file, json.dumps(said, indent=1) + "\n")
-        if self.licence:
-            write_whole(run.path / "LICENSE.txt", self.licence + "\n")
 
 
 def start_of(path: str | os.PathLike, run: RunDirectory | None = None) -> Start:
@@ -101,8 +107,6 @@ def begun_from(run: RunDirectory) -> str | None:
 def _said(run: RunDirectory) -> dict:
     try:
         return json.loads(run.init_file.read_text(encoding="utf-8"))
-    except FileNotFoundError:  # killed between the copy and this file
-        return {"from": None}
     except (OSError, ValueError) as error:
         raise UserError(f"{run.init_file} cannot be read: {error}; take a new run") from None
 
@@ -115,5 +119,5 @@ def _published(path: str, source: PublishedDirectory) -> Start:
         text=TextConfig(max_tokens=sizes.args.gpt_max_text_tokens - 1),
         xtts_v2=sizes,
     )
-    vocabulary = PublishedVocabulary(source.vocabulary)
+    vocabulary = PublishedVocabulary(source.vocabulary, source.normaliser)
     return Start(path, model, vocabulary, licence=source.licence, source=source)

@@ -168,8 +168,8 @@ class Trainer:
     ) -> tuple[StageRun, Monitor | None]:
         config, directory = self.config, self.directory
         parts.begin("clips and texts")
-        for needed in stage_named(stage).needs:
-            for sentence in directory.result(needed).get("complaints", ()):
+        for needed in stage_named(stage, self._form).needs:
+            for sentence in (directory.result(needed) or {}).get("complaints", ()):
                 logging.warning("%s: of the %s it is trained with: %s", stage, needed, sentence)
         data = StageData.training(stage, self.corpus, self.vocabulary, config)
         held_out = None
@@ -270,7 +270,7 @@ class Trainer:
             for path in (directory.path / "checkpoints", directory.samples, directory.events):
                 path.mkdir(parents=True, exist_ok=True)
             if self._start is not None:
-                self._start.leave(directory)
+                self._start.leave(directory, self.corpus.languages)
             if not directory.vocabulary_file.exists():
                 self.vocabulary.save(directory.vocabulary_file)
             self._identity.save(directory, precision_for(self.config.precision, directory))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from myxtts.config import write_whole
+from myxtts.xtts_v2.normaliser import Normaliser
 from myxtts.xtts_v2.text import Tokens
 
 
@@ -15,16 +16,18 @@ class PublishedVocabulary:
 
     phonemes = False
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, normaliser: Normaliser | None = None):
         """`text`: that of vocab.json."""
-        self.text, self._tokens = text, Tokens(text)
+        self.text, self._tokens = text, Tokens(text, normaliser)
         file = json.loads(text)
         ids = [*file["model"]["vocab"].values(), *(t["id"] for t in file["added_tokens"])]
         self._size = 1 + max(ids)
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> "PublishedVocabulary":
-        return cls(Path(path).read_text(encoding="utf-8"))
+    def load(cls, directory: str | os.PathLike) -> "PublishedVocabulary":
+        """Of a directory in the published layout."""
+        text = (Path(directory) / "vocab.json").read_text(encoding="utf-8")
+        return cls(text, Normaliser.load(directory))
 
     def save(self, path: str | os.PathLike) -> None:
         write_whole(path, self.text)
@@ -42,7 +45,8 @@ class PublishedVocabulary:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+        values = f"{self.text}\n{sorted(self._tokens.normaliser.own)}"
+        return hashlib.sha256(values.encode()).hexdigest()[:16]
 
     def encode(self, text: str, language: str) -> list[int]:
         """The language's tag and the tokens; UserError where the language has no tag."""

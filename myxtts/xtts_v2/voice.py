@@ -194,11 +194,11 @@ class PublishedVoice:
         sentences = self.sentences(text, language)
         for number, ids in enumerate(sentences):
             options = dataclasses.replace(speaking, seed=(speaking.seed + number) % 2**31)
-            yield from self.spoken(ids, cloned, options, streamed=streamed, speed=speed)
+            yield from self.sentence(ids, cloned, options, streamed=streamed, speed=speed)
             if number + 1 < len(sentences) and len(pause):
                 yield pause
 
-    def spoken(
+    def sentence(
         self,
         ids: list[int],
         cloned: ClonedVoice,

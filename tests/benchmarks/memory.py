@@ -3,15 +3,19 @@
     python tests/benchmarks/memory.py tiny,gpt,4 tiny,gpt,16 small,vocoder,4
 
 A case is size,stage,batch size, with float32 numbers; each runs three steps in a process of its
-own. Compared are the peaks of the live bytes.
+own. Compared are the peaks of the live bytes. Of the size "published" is a model in the published
+form with 4 layers of 512 channels; `published,gpt,4,adapters` and `,recompute` fine-tune it so.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
 
 CASES = [f"tiny,{stage},{size}" for stage in ("tokenizer", "gpt", "vocoder") for size in (2, 8)]
 CASES += [f"small,{stage},4" for stage in ("tokenizer", "gpt", "vocoder")] + ["normal,gpt,2"]
+CASES += ["published,gpt,2", "published,gpt,8", "published,gpt,8,recompute"]
+CASES += ["published,gpt,8,adapters"]
 
 
 def measure(case: str, place: str) -> None:
@@ -20,8 +24,11 @@ def measure(case: str, place: str) -> None:
     from dual_device_strategy import DataModelSplitStrategy, emulation
 
     emulation.start(gpus=2, memory_mb=12_000)
+    import dataclasses
+    from pathlib import Path
+
     from myxtts.command.profiling import rehearsed
-    from myxtts.config import BatchConfig
+    from myxtts.config import BatchConfig, PrepareConfig
     from myxtts.corpus import embedded
     from myxtts.corpus.manifest import Corpus
     from myxtts.corpus.prepare import Source, prepare
@@ -31,19 +38,38 @@ def measure(case: str, place: str) -> None:
     from myxtts.training.memory import estimate
     from myxtts.training.stages import LongestClip
 
-    size, stage, batch_size = case.split(",")
+    size, stage, batch_size, *options = case.split(",")
     settings = embedded.EmbeddedConfig(minutes=4, voices=2)
-    prepared, _ = prepare(Source(embedded.make(place, settings, progress=False)), progress=False)
+    start, rate = None, PrepareConfig.sample_rate
+    if size == "published":
+        from myxtts.training.start import start_of
+        from myxtts.xtts_v2.sizes import DvaeSizes
+        from tests.published_start import make_start
+
+        directory = Path(place, f"start-{os.getpid()}")
+        dvae = DvaeSizes(width=256, code_size=256)
+        make_start(directory, layers=4, width=512, heads=8, dvae=dvae)
+        start, rate = start_of(directory), 24000
+    source = Source(embedded.make(place, settings, progress=False))
+    prepared, _ = prepare(source, PrepareConfig(sample_rate=rate), progress=False)
     corpus = Corpus.load(prepared)
-    languages = ["en"] * len(corpus)
-    vocabulary = Vocabulary.train(corpus.texts, languages, SIZES[size].text)
+    if start is None:
+        model = SIZES[size]
+        vocabulary = Vocabulary.train(corpus.texts, ["en"] * len(corpus), model.text)
+    else:
+        rank = 16 if "adapters" in options else 0
+        published = dataclasses.replace(start.model.xtts_v2, adapter_rank=rank)
+        model = dataclasses.replace(start.model, xtts_v2=published)
+        vocabulary = start.vocabulary
     batches = BatchConfig(batch_size=int(batch_size), static_shapes=True)
-    config = TrainConfig(model=SIZES[size], batches=batches, host_prefetch=1)
+    config = TrainConfig(
+        model=model, batches=batches, host_prefetch=1, recompute="recompute" in options
+    )
     frames = int(-(-corpus.samples.max() // 256))
     tokens = max(len(vocabulary.encode(text, "en")) for text in corpus.texts)
     guess = estimate(config, stage, LongestClip(frames, tokens), len(vocabulary))
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
-    with rehearsed(config, stage, strategy, corpus, vocabulary) as (dataset, step):
+    with rehearsed(config, stage, strategy, corpus, vocabulary, start) as (dataset, step):
         for number, batch in enumerate(strategy.experimental_distribute_dataset(dataset)):
             strategy.run(step, (batch,)).numpy()
             if number == 2:

@@ -180,7 +180,7 @@ class PublishedGptStage(Stage):
             waveform = clips["waveform"][clip, :length].numpy().astype("float32") / 32768.0
             cloned = self._voice.clone([waveform])
             speaking = dataclasses.replace(self._voice.speaking, seed=number + 1)
-            chunks = self._voice.spoken(ids, cloned, speaking)
+            chunks = self._voice.sentence(ids, cloned, speaking)
             exhibits.sound(f"text{number}", tf.concat(list(chunks), 0))
 
     def evaluate(self, batch):

@@ -11,6 +11,8 @@ from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig, save_config
 from myxtts.model.config import SIZES
 from myxtts.training.config import StageConfig, TrainConfig
 from myxtts.training.stages import STAGES, stage_names
+from myxtts.xtts_v2.sizes import Objective
+from tests.published_start import make_start
 
 
 def test_no_flags_make_a_ten_minute_run_of_everything_on_speech_that_is_made(read_line):
@@ -41,11 +43,17 @@ def test_every_setting_of_the_training_has_a_flag():
     parts = {"model", "batches", "augment", "stages"}
     wanted = {f"train.{f.name}" for f in dataclasses.fields(TrainConfig) if f.name not in parts}
     # frame_multiple, shuffle and drop_remainder are what the networks need, not a choice; seed is
-    # the run's. The shape of SpecAugment's masks is left at the paper's.
+    # the run's, crop the objective's. The shape of SpecAugment's masks is left at the paper's.
     wanted |= {
         f"batches.{f.name}"
         for f in dataclasses.fields(BatchConfig)
-        if f.name not in ("seed", "frame_multiple", "shuffle", "drop_remainder")
+        if f.name not in ("seed", "frame_multiple", "shuffle", "drop_remainder", "crop")
+    }
+    # Of the objective: the weights are the published ones, dropout is the GPT's of either form.
+    wanted |= {
+        f"objective.{f.name}"
+        for f in dataclasses.fields(Objective)
+        if f.name not in ("text_weight", "audio_weight", "dropout")
     }
     wanted |= {
         f"augment.{f.name}"
@@ -167,3 +175,31 @@ def test_a_longer_run_gets_more_speech_and_a_run_that_was_begun_keeps_its_own(re
     run.mkdir(parents=True)
     (run / "flags.txt").write_text("# repeats\n--embedded_minutes=180\n--seed=3\n")
     assert minutes("--max_minutes=30") == 180
+
+
+def test_from_a_published_directory_sizes_rates_and_the_stage_are_its_own(read_line, tmp_path):
+    make_start(tmp_path / "model")
+    start = f"--init_from={tmp_path / 'model'} --checkpoint_dir={tmp_path / 'run'}"
+    job = read_line(f"{start} --trainable=adapters --adapter_rank=4 --crop=other_clip").job
+    assert job.stages == ("gpt",) and job.train.model.form == "xtts_v2"
+    published = job.train.model.xtts_v2
+    assert (published.args.gpt_n_model_channels, published.adapter_rank) == (32, 4)
+    assert published.objective == Objective(crop="other_clip")
+    assert job.prepare.sample_rate == job.train.model.audio.sample_rate == 24000
+    stage = job.train.stage("gpt")
+    assert stage.learning_rate == pytest.approx(5e-6 * 1024 / 32)
+    assert (stage.beta_2, stage.clip_norm, stage.ema, stage.schedule) == (0.96, 0, 0, "constant")
+
+
+def test_flags_that_do_not_go_with_what_a_run_starts_from_are_mistakes(read_line, tmp_path):
+    make_start(tmp_path / "model")
+    start = f"--init_from={tmp_path / 'model'} --checkpoint_dir={tmp_path / 'run'}"
+    told = read_line(f"{start} --model_size=big --phonemes --stage=vocoder").mistakes
+    assert len(told) == 3
+    assert told[0].startswith("--model_size=big does not go with --init_from, whose sizes count (2")
+    assert told[1] == "--phonemes does not go with --init_from, which has a vocabulary"
+    assert told[2] == "--stage=vocoder: these networks have the stages gpt"
+    (told,) = read_line("--trainable=adapters").mistakes
+    assert told.startswith("--trainable is for training from a published XTTS v2: give --init_from")
+    (told,) = read_line(f"--init_from={tmp_path}").mistakes
+    assert told.startswith(f"--init_from: {tmp_path} is no training run")

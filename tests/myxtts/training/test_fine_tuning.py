@@ -52,7 +52,7 @@ def clips(prepared_at_24k):
     return corpus.subset(english[:10]), corpus.subset(english[10:14])
 
 
-def trainer(path, start, clips, strategy=None, rank=0, **settings):
+def trainer(path, start, clips, strategy=None, rank=0, precision="float32", **settings):
     settings = {"max_steps": 6, **settings}
     model = dataclasses.replace(
         start.model, xtts_v2=dataclasses.replace(start.model.xtts_v2, adapter_rank=rank)
@@ -68,6 +68,7 @@ def trainer(path, start, clips, strategy=None, rank=0, **settings):
         evaluation_clips=4,
         sample_steps=1000,
         checkpoint_steps=3,
+        precision=precision,
         **settings,
     )
     training, held_out = clips
@@ -162,6 +163,15 @@ def test_adapters_change_matrices_by_their_rank_and_are_added_up_in_the_export(
     )
     found = again.run().stages["gpt"]["held_out"]
     assert found == pytest.approx(report.stages["gpt"]["held_out"], rel=1e-4)
+
+
+def test_half_precision_and_accumulated_batches_learn_as_well(start_directory, clips, tmp_path):
+    """The published model keeps its weights in float32; what computes with them is half as wide."""
+    start = start_of(start_directory)
+    made = trainer(tmp_path, start, clips, precision="bfloat16", grad_accum=2, max_steps=3)
+    result = made.run().stages["gpt"]
+    losses = [one["audio_loss"] for one in result["evaluations"]]
+    assert losses[-1] < losses[0] and result["skipped"] == 0
 
 
 def test_recomputed_layers_give_the_same_steps(start_directory, clips, tuned, tmp_path):

@@ -15,7 +15,7 @@ from tests.myxtts.xtts_v2 import formula
 @pytest.fixture
 def say(published_directory, published_voice, monkeypatch):
     """Runs the command; the voice is loaded and traced once for all runs."""
-    monkeypatch.setattr(PublishedVoice, "load", lambda path: published_voice)
+    monkeypatch.setattr(PublishedVoice, "of", lambda source: published_voice)
 
     def run(**given):
         values = flags.FlagValues()
@@ -74,10 +74,15 @@ def test_a_higher_speed_makes_a_shorter_file(say, tmp_path):
         ({"speaker": "Ana", "vocoder": "griffin_lim"}, "leave --vocoder out"),
         ({"speaker": "Ana", "stream": True, "speed": 1.5}, "leave it out with --stream"),
         ({"speaker": "Ana", "language": "fa"}, "no language 'fa'"),
-        ({"speaker": "Ana", "checkpoint": "."}, "--speaker is for a published XTTS v2"),
+        ({"speaker": "Ana", "checkpoint": "."}, "is no training run"),
     ],
 )
 def test_mistakes_are_refused_in_a_sentence(say, tmp_path, given, told):
     with pytest.raises(UserError, match=told):
         say(out=tmp_path / "a.wav", **given)
     assert not (tmp_path / "a.wav").exists()
+
+
+def test_a_speaker_by_name_is_refused_for_a_run_of_ours(say, finished_run, tmp_path):
+    with pytest.raises(UserError, match="--speaker is for a published XTTS v2"):
+        say(out=tmp_path / "a.wav", speaker="Ana", checkpoint=finished_run.path)

@@ -1,0 +1,56 @@
+"""--init_from: what the weights start from, and which other flags go with it."""
+
+from myxtts import UserError
+from myxtts.command.flags import groups
+from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stages import stage_names
+from myxtts.training.start import Start, begun_from, start_of
+
+
+def what_is_started_from(values, given: frozenset[str], mistakes: list[str]) -> Start | None:
+    """What --init_from names; the flags that fit with it."""
+    run = RunDirectory(values.checkpoint_dir)
+    if values.init_from is None:
+        if begun := begun_from(run):
+            mistakes.append(
+                f"{run.path} was begun with --init_from={begun}: give it again, or another "
+                "--checkpoint_dir"
+            )
+        start = None
+    else:
+        try:
+            start = start_of(values.init_from, run)
+        except UserError as error:
+            mistakes.append(f"--init_from: {error}")
+            return None
+    if start is None or start.source is None:
+        of_published = {flag.name for flag in groups()["From published weights"]}
+        mistakes += [
+            f"--{name} is for training from a published XTTS v2: give --init_from, or leave it out"
+            for name in sorted(of_published & given)
+        ]
+    if start is None:
+        return None
+    args = start.model.xtts_v2 and start.model.xtts_v2.args
+    of = f"{args.gpt_layers} layers of {args.gpt_n_model_channels} channels" if args else "its own"
+    for name in ("model_size", "model_config"):
+        if name in given:
+            mistakes.append(
+                f"--{name}={values[name].value} does not go with --init_from, whose sizes count "
+                f"({of}): leave it out"
+            )
+    for name in ("vocabulary", "vocabulary_size", "phonemes"):
+        if name in given:
+            mistakes.append(f"--{name} does not go with --init_from, which has a vocabulary")
+    return start
+
+
+def stages_to_train(asked: str, form: str, mistakes: list[str]) -> tuple[str, ...]:
+    """All stages by default; from published weights the GPT's."""
+    known = stage_names(form)
+    if asked == "all":
+        return known if form == "own" else ("gpt",)
+    if asked not in known:
+        mistakes.append(f"--stage={asked}: these networks have the stages {', '.join(known)}")
+        return known
+    return (asked,)
