@@ -6,12 +6,14 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from myxtts.text.languages import find_language
 from myxtts.xtts_v2.config import ModelArgs, PublishedConfig
 from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.dvae import Dvae
 from myxtts.xtts_v2.hifigan import HifiGan
 from myxtts.xtts_v2.names import Names
 from myxtts.xtts_v2.networks import make_conditioning, make_gpt
+from myxtts.xtts_v2.normaliser import Normaliser
 from myxtts.xtts_v2.sizes import DvaeSizes, HifiGanSizes, PublishedModel, SpeakerSizes
 from myxtts.xtts_v2.speaker import SpeakerEncoder
 
@@ -20,10 +22,12 @@ SMALL_DVAE = DvaeSizes(width=16, code_size=8, codes=32)
 
 
 def letters_vocabulary(*languages: str) -> str:
-    """A vocab.json of English letters and marks, without merges."""
+    """A vocab.json of English letters and marks, and Persian ones for fa; without merges."""
     tags = [f"[{language}]" for language in languages]
     special = ["[STOP]", "[UNK]", "[SPACE]", *tags, "[START]"]
     letters = [*"abcdefghijklmnopqrstuvwxyz", *".,!?;:'-"]
+    if "fa" in languages:
+        letters += sorted(find_language("fa").alphabet)
     ids = {token: number for number, token in enumerate([*special, *letters])}
     added = [{"id": ids[token], "content": token, "special": True} for token in special]
     file = {
@@ -50,6 +54,7 @@ def make_start(
     """Writes it into the new directory `path`. `vocabulary`: the text of a vocab.json."""
     vocabulary = vocabulary or letters_vocabulary("en", "de")
     file = json.loads(vocabulary)
+    ids = file["model"]["vocab"]
     tokens = 1 + max([*file["model"]["vocab"].values(), *(t["id"] for t in file["added_tokens"])])
     args = ModelArgs(
         gpt_layers=layers,
@@ -79,6 +84,8 @@ def make_start(
         model={**tables[0], "mel_stats": stats},
         dvae=tables[1],
         vocabulary=vocabulary,
+        # A tag that nothing published has stands for a language that was added.
+        normaliser=Normaliser().with_language("fa") if "[fa]" in ids else Normaliser(),
         licence=LICENCE,
     )
     directory.write(path)
