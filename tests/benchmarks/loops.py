@@ -1,12 +1,14 @@
 """Time per step in every kind of loop, with copies of several lengths, on the emulated pair.
 
-    python tests/benchmarks/loops.py [--rounds=3] [--slots=4] [--copies=0.2,5,15] [--steps=30]
+    python tests/benchmarks/loops.py [--rounds=3] [--slots=4] [--copies=0.2,5,15] [--steps=40]
 
 A step of 20 ms, a front end of 4 ms, batches of 2 MB over links whose rate makes the copy as long
 as asked.  Each kind of loop is run in turns with our strategy, with one batch that stays on the
-model device, and with batches of tf.data's prefetch_to_device, which have no front end.  Medians
-of the rounds in ms, and ours over the other two.  The rate of the links belongs to the emulation,
-so each length of a copy is a process of its own.
+model device, and with batches of tf.data's prefetch_to_device, which have no front end.  What is
+timed is the steady state: each loop first runs WARM steps, whose last loss is read, because a loop
+that was not run for a while finds all its slots full.  `fit` with a batch on the device is fed with
+numbers.  Medians of the rounds in ms, and ours over the other two.  The rate of the links belongs
+to the emulation, so each length of a copy is a process of its own.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
 
-STEP, FRONT_END, FLOATS = 20.0, 4.0, 500_000
+STEP, FRONT_END, FLOATS, WARM = 20.0, 4.0, 500_000, 10
 DATA, MODEL = "GPU:1", "GPU:0"
 
 
@@ -52,6 +54,18 @@ class TimedModel(keras.Model):
     def train_step(self, data):
         self.weight.assign_add(train(*data)[0, 0] * 0.0)
         return {"loss": self.weight}
+
+
+class ModelWithItsBatch(TimedModel):
+    """Trains with a batch that is on the model device, whatever `fit` brings."""
+
+    def __init__(self, batch):
+        super().__init__()
+        self._batch = batch
+
+    def train_step(self, data):
+        del data
+        return super().train_step(self._batch)
 
 
 class _EpochTimes(keras.callbacks.Callback):
@@ -91,17 +105,27 @@ def sources(slots: int):
         fed_iterator = iter(fed)
     return {
         "ours": (ours, iter(staged), host_dataset().prefetch(2).apply(on_data_device(front_end))),
-        "on the device": (plain, _SameBatch(), None),
+        "on the device": (plain, _SameBatch(), tf.data.Dataset.range(10**9).batch(1)),
         "fed by prefetch": (plain, fed_iterator, host_dataset().prefetch(2)),
     }
 
 
 def loops(strategy, batches, fit_dataset, steps: int):
-    """kind of loop -> function that runs `steps` steps, and may return the seconds."""
+    """kind of loop -> function that runs `steps` steps and returns the seconds they took."""
     run = tf.function(lambda batch: strategy.run(train, args=batch))
+    on_device = isinstance(batches, _SameBatch)
+
+    def timed(loop):
+        def seconds():
+            loop(WARM)
+            begin = time.perf_counter()
+            loop(steps)
+            return time.perf_counter() - begin
+
+        return seconds
 
     def reading_every(count):
-        def loop():
+        def loop(steps):
             for number in range(steps):
                 loss = run(next(batches))
                 if (number + 1) % count == 0 or number + 1 == steps:
@@ -109,45 +133,36 @@ def loops(strategy, batches, fit_dataset, steps: int):
 
         return loop
 
-    kinds = {"read on every step": reading_every(1), "read every tenth": reading_every(10)}
-    if isinstance(batches, _SameBatch):
-        kept = next(batches)
+    kept = next(batches) if on_device else None
 
-        @tf.function
-        def in_graph():
-            loss = tf.zeros([1, 1])
-            for _ in tf.range(steps):
-                loss = strategy.run(train, args=kept)
-            return loss
-    else:
+    @tf.function
+    def in_graph(steps):
+        loss = tf.zeros([1, 1])
+        for _ in tf.range(steps):
+            loss = strategy.run(train, args=kept if on_device else next(batches))
+        return loss
 
-        @tf.function
-        def in_graph():
-            loss = tf.zeros([1, 1])
-            for _ in tf.range(steps):
-                loss = strategy.run(train, args=next(batches))
-            return loss
-
-    def whole_function():
+    def whole_function(steps):
         with tf.device(MODEL):
-            in_graph().numpy()
+            in_graph(tf.constant(steps)).numpy()
 
-    kinds["in one function"] = whole_function
-    if fit_dataset is not None:
-        for count in (1, 10):
-            with strategy.scope():
-                model = TimedModel()
-                model.build(None)
-                model.compile(steps_per_execution=count)
+    kinds = {
+        "read on every step": timed(reading_every(1)),
+        "read every tenth": timed(reading_every(10)),
+        "in one function": timed(whole_function),
+    }
+    for count in (1, 10):
+        with strategy.scope():
+            model = ModelWithItsBatch(kept) if on_device else TimedModel()
+            model.build(None)
+            model.compile(steps_per_execution=count)
 
-            def fit(model=model):
-                epochs = _EpochTimes()
-                model.fit(
-                    fit_dataset, epochs=4, steps_per_epoch=steps, verbose=0, callbacks=[epochs]
-                )
-                return statistics.median(epochs.seconds[1:])
+        def fit(model=model):
+            epochs = _EpochTimes()
+            model.fit(fit_dataset, epochs=4, steps_per_epoch=steps, verbose=0, callbacks=[epochs])
+            return statistics.median(epochs.seconds[1:])
 
-            kinds["fit" if count == 1 else f"fit, {count} steps per execution"] = fit
+        kinds["fit" if count == 1 else f"fit, {count} steps per execution"] = fit
     return kinds
 
 
@@ -158,12 +173,9 @@ def measure(slots: int, rounds: int, steps: int):
     for number in range(rounds + 1):  # the first one traces
         for kind in made["ours"]:
             for name, kinds in made.items():
-                if kind in kinds:
-                    begin = time.perf_counter()
-                    seconds = kinds[kind]() or time.perf_counter() - begin
-                    took = 1e3 * seconds / steps
-                    if number:
-                        times.setdefault(kind, {}).setdefault(name, []).append(took)
+                took = 1e3 * kinds[kind]() / steps
+                if number:
+                    times.setdefault(kind, {}).setdefault(name, []).append(took)
     return {
         kind: {name: statistics.median(values) for name, values in by_source.items()}
         for kind, by_source in times.items()
@@ -173,7 +185,7 @@ def measure(slots: int, rounds: int, steps: int):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--slots", default="4")
     parser.add_argument("--copies", default="0.2,5,15")
     options = parser.parse_args()
