@@ -73,6 +73,10 @@ def clips_of(job: Job) -> Clips:
             "give --val_data, or a larger --validation_share"
         )
         validation = None
+    if job.kept is not None:
+        beside = job.values.prepared_dir and f"{job.values.prepared_dir}_kept"
+        places["kept"], _ = _prepared(job.kept.source, job, beside)
+        training = job.kept.mixed(training, Corpus.load(places["kept"], known=training))
     return Clips(training, validation, places, summary)
 
 

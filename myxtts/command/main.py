@@ -67,9 +67,10 @@ def _print_errors(sentences: Sequence[str]) -> int:
 def _run(canonical: list[str], mistakes: list[str], program: Sequence[str]) -> int:
     job, devices = _checked(mistakes)
     # What needs TensorFlow's networks is loaded only now that the command is known to be sound.
-    from myxtts.command import corpora, dry_run, profiling, training
+    from myxtts.command import corpora, dry_run, new_language, profiling, training
 
     clips = corpora.clips_of(job)
+    job = new_language.with_added_language(job, clips)
     if job.values.dry_run:
         dry_run.describe(job, devices, clips)
         return DONE

@@ -12,6 +12,7 @@ from absl import flags
 from myxtts import UserError
 from myxtts.command.flags import all_flags, groups
 from myxtts.command.flags.arguments import Mistakes
+from myxtts.command.kept import Kept, kept_from
 from myxtts.command.start import stages_to_train, what_is_started_from
 from myxtts.config import AugmentConfig, BadSetting, BatchConfig, PrepareConfig, load_config
 from myxtts.corpus.embedded import EmbeddedConfig
@@ -40,6 +41,7 @@ class Job:
       source: the corpus; None where one is made as `embedded` says.
       stages: those to train.
       start: what the weights start from; None: from chance.
+      kept: clips of languages that the model has, against forgetting; None: no more clips.
       slots: of the split strategy, a number or "auto".
       given: the names of the flags that were given.
     """
@@ -53,6 +55,7 @@ class Job:
     values: flags.FlagValues
     given: frozenset[str]
     start: Start | None = None
+    kept: Kept | None = None
 
     @property
     def run_path(self) -> Path:
@@ -78,6 +81,7 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     prepare = _built(PrepareConfig(), overrides.pop("prepare"), mistakes)
     train = _train_config(values, overrides, start, mistakes)
     slots = _slots(values.slots, mistakes)
+    kept = kept_from(values.keep_data, mistakes)
     stages = stages_to_train(values.stage, train.model.form, mistakes)
     if values.dry_run and values.profile:
         mistakes.append("--dry_run and --profile both do something else than training: give one")
@@ -96,6 +100,7 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
         values=values,
         given=given,
         start=start,
+        kept=kept,
     )
 
 

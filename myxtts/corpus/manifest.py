@@ -89,6 +89,24 @@ class Corpus:
             fingerprint=f"{self.fingerprint}-{chosen}",
         )
 
+    def joined(self, more: "Corpus") -> "Corpus":
+        """These clips, then those of `more`, which was loaded with this corpus as `known`."""
+        if self.sample_rate != more.sample_rate:
+            raise UserError(
+                f"clips at {self.sample_rate} and at {more.sample_rate} samples a second do not go "
+                "together; prepare both alike"
+            )
+        columns = ("speaker_ids", "language_ids", "samples", "data_offsets")
+        return dataclasses.replace(
+            more,
+            paths=[*self.paths, *more.paths],
+            texts=[*self.texts, *more.texts],
+            fingerprint=f"{self.fingerprint}+{more.fingerprint}",
+            **{
+                name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in columns
+            },
+        )
+
     def split(self, held_out: float) -> tuple["Corpus", "Corpus"]:
         """(training, held out). A clip's side depends on its path and text alone, so that it
         stays where it is when the corpus grows."""

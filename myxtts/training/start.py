@@ -86,10 +86,10 @@ def start_of(path: str | os.PathLike, run: RunDirectory | None = None) -> Start:
         config = run.config() if run.config_file.exists() else None
         if config is not None and config.model.form == "own":
             return Start(path, config.model, run.vocabulary())
-        return _published(path, PublishedDirectory.open(run.init))
+        return start_from(path, PublishedDirectory.open(run.init))
     source = published_source(path)
     if source is not None:
-        return _published(path, source)
+        return start_from(path, source)
     old = RunDirectory.holding(path)
     here = Path(path)
     stages = {s: here if here.parent == old.stage(s) else old.weights(s) for s in stage_names()}
@@ -111,7 +111,8 @@ def _said(run: RunDirectory) -> dict:
         raise UserError(f"{run.init_file} cannot be read: {error}; take a new run") from None
 
 
-def _published(path: str, source: PublishedDirectory) -> Start:
+def start_from(path: str, source: PublishedDirectory) -> Start:
+    """From published networks, which `path` led to."""
     source.need_dvae()
     sizes = source.sizes()
     model = ModelConfig(

@@ -14,6 +14,7 @@ A layer says so where it makes a variable, once, for reading and for writing:
 """
 
 import dataclasses
+from collections.abc import Collection
 
 import numpy as np
 
@@ -104,11 +105,11 @@ class Names:
         """The variables that weight decay is not for."""
         return [entry.variable for entry in self._entries.values() if not entry.decays]
 
-    def adapt(self, rank: int) -> None:
-        """From now on only low-rank changes of the matrices are trained; `tensors` has them added
-        up. (LoRA, as Keras does it.)"""
-        for entry in self._entries.values():
-            entry.variable.trainable = False
+    def adapt(self, rank: int, whole: Collection[str] = ()) -> None:
+        """From now on only low-rank changes of the matrices are trained, and those in `whole`;
+        `tensors` has them added up. (LoRA, as Keras does it.)"""
+        for name, entry in self._entries.items():
+            entry.variable.trainable = name in whole
         for entry in self._entries.values():
             if entry.layer is not None:
                 entry.layer.enable_lora(rank)

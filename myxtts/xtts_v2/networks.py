@@ -18,6 +18,8 @@ from myxtts.xtts_v2.names import Names
 from myxtts.xtts_v2.sizes import PUBLISHED_OBJECTIVE, Objective, PublishedModel
 from myxtts.xtts_v2.speaker import SpeakerEncoder
 
+TEXT_TABLES = ("gpt.text_embedding.weight", "gpt.text_head.bias")
+
 
 def make_gpt(model: PublishedModel, names: Names) -> Gpt:
     """With adapters, where the model has them."""
@@ -39,7 +41,7 @@ def make_conditioning(model: PublishedModel, names: Names) -> Conditioning:
 def _adapted(network, model, names):
     network.published_names = names
     if model.adapter_rank:
-        names.adapt(model.adapter_rank)
+        names.adapt(model.adapter_rank, whole=TEXT_TABLES if model.added_tokens else ())
     return network
 
 

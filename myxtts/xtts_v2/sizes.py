@@ -104,6 +104,7 @@ class PublishedModel:
     hifigan: HifiGanSizes = HifiGanSizes()
     dvae: DvaeSizes = DvaeSizes()
     objective: Objective = Objective()
+    added_tokens: bool = False  # whether rows were added: they are trained beside adapters
     adapter_rank: int = 0  # 0: all weights are trained; above, low-rank changes of matrices only
 
     def __post_init__(self):

@@ -4,6 +4,7 @@ from myxtts.command.flags.table import Flag
 from myxtts.model.config import SIZES
 from myxtts.training.config import PRECISIONS, SCHEDULES, StageConfig, TrainConfig
 from myxtts.training.stages import STAGES, stage_names
+from myxtts.xtts_v2.new_language import TOKENS
 from myxtts.xtts_v2.sizes import CROPS, LEFT_OUT, PADDINGS, Objective
 
 
@@ -57,6 +58,30 @@ FINE_TUNING = (
         "Make the tensors inside the GPT's layers again for the backward pass.",
         "Where memory is short: a step takes a third longer.",
         "train.recompute",
+    ),
+    Flag(
+        "add_language", "text", None,
+        "Teach one more language: tokens for it are learnt from its clips.",
+        "For a language that the model has no tag for.",
+        "", "CODE", "no language is added",
+    ),
+    Flag(
+        "add_language_tokens", "whole", TOKENS,
+        "At most how many tokens --add_language learns.",
+        "2,000 is what others found best of 2,000 to 5,000.",
+        least=0,
+    ),
+    Flag(
+        "shared_merges", "switch", False,
+        "Tokens of --add_language may also be made of letters that old languages have: their texts "
+        "are read otherwise then, how many is said.",
+        "For a language without letters of its own.",
+    ),
+    Flag(
+        "keep_data", "text", None,
+        "A corpus in languages that the model has, and its share of the clips: old_voices:0.2.",
+        "Against forgetting, mostly with --add_language.",
+        "", "DIR:SHARE", "nothing is mixed in",
     ),
     Flag(
         "crop", CROPS, Objective.crop,
