@@ -175,6 +175,12 @@ def export_published(path: str | os.PathLike, out: str | os.PathLike, speakers: 
             added[name] = (cloned.latents.numpy(), cloned.speaker.numpy()[..., None])
         source = dataclasses.replace(source, speakers=added)
     source.write(out)
+    if added := source.normaliser.own:
+        logging.warning(
+            "%s: programs that read XTTS v2 have no cleaners for the added %s: they load the model "
+            "but speak only its other languages; myxtts speaks all of them",
+            *(out, ", ".join(added)),
+        )
     logging.info("%s: %s", out, source.licence)
     return Path(out)
 

@@ -14,8 +14,11 @@ from myxtts.corpus import embedded
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.prepare import Source, prepare
 from myxtts.corpus.summary import Summary
+from myxtts.text.languages import base_language
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.run_directory import RunDirectory
+from myxtts.xtts_v2.cleaners import LANGUAGES, cleaned
+from myxtts.xtts_v2.cleaners.numbers import NoWords
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +80,9 @@ def clips_of(job: Job) -> Clips:
         beside = job.values.prepared_dir and f"{job.values.prepared_dir}_kept"
         places["kept"], _ = _prepared(job.kept.source, job, beside)
         training = job.kept.mixed(training, Corpus.load(places["kept"], known=training))
+    if job.start is not None and job.start.source is not None:
+        training = _readable(training)
+        validation = validation and _readable(validation)
     return Clips(training, validation, places, summary)
 
 
@@ -109,6 +115,26 @@ def _check_languages(training: Corpus, validation: Corpus, place: str) -> None:
             f"--val_data={place} has clips in {', '.join(new)}, the training corpus has none: "
             "leave them out, or correct their language"
         )
+
+
+def _readable(corpus: Corpus) -> Corpus:
+    """Without the clips whose texts the published cleaners have no words for."""
+    refused = {}
+    for clip, text in enumerate(corpus.texts):
+        language = base_language(corpus.language_of(clip))
+        try:
+            if language in LANGUAGES:
+                cleaned(text, language)
+        except NoWords as error:
+            refused[clip] = error
+    if not refused:
+        return corpus
+    clip, error = next(iter(refused.items()))
+    told = f"{len(refused)} of {len(corpus)} clips (the first: {corpus.paths[clip]}: {error})"
+    if len(refused) == len(corpus):
+        raise UserError(f"no text can be read: {told}")
+    logging.warning("%s are left out, for numbers in their texts that cannot be read", told)
+    return corpus.subset(np.setdiff1d(np.arange(len(corpus)), [*refused]))
 
 
 def _short_enough(corpus: Corpus, most_frames: int | None, audio: AudioConfig) -> Corpus:

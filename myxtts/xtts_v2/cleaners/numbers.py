@@ -32,10 +32,14 @@ _NO_WORDS = (
 _TOO_LONG = re.compile("[0-9.,]{300}")
 
 
+class NoWords(UserError):
+    """A text with a number that has no words in its language; others can be read."""
+
+
 def numbers_in_words(text: str, language: str, wording: Wording) -> str:
-    """UserError names a number for which num2words has no words in this language."""
+    """NoWords names a number that num2words cannot say in this language."""
     if found := _TOO_LONG.search(text):
-        raise UserError(f"the number {found[0][:20]}... is too long to be said; write it out")
+        raise NoWords(f"the number {found[0][:20]}... is too long to be said; write it out")
     if language in _WITH_COMMAS:
         text = _GROUPED_BY_COMMAS.sub(lambda match: match[0].replace(",", ""), text)
     else:
@@ -67,7 +71,7 @@ def _money_in_words(text: str, language: str, wording: Wording) -> str:
     for code, pattern in _CURRENCIES:
         try:
             text = pattern.sub(functools.partial(said, code), text)
-        except (UserError, ValueError):  # ValueError: 1.2.3 is no amount
+        except (NoWords, ValueError):  # ValueError: 1.2.3 is no amount
             break
     return text
 
@@ -77,7 +81,7 @@ def _said(number: int | float, written: str, language: str, **options) -> str:
     try:
         return num2words(number, lang=language, **options)
     except _NO_WORDS as error:
-        raise UserError(
+        raise NoWords(
             f"num2words has no words for {written!r} in {language!r} texts "
             f"({type(error).__name__}); write it out"
         ) from None

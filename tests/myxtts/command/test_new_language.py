@@ -10,6 +10,7 @@ from myxtts import UserError
 from myxtts.command import corpora
 from myxtts.command.new_language import with_added_language
 from myxtts.command.settings import validation_source
+from myxtts.export import export_published
 from myxtts.training.published_run import published_source
 from myxtts.training.trainer import Trainer
 from myxtts.xtts_v2.text import Tokens
@@ -41,7 +42,7 @@ def _job(read_line, line):
 
 
 def test_a_language_is_learnt_from_its_clips_and_trained_beside_adapters(
-    read_line, command, start_directory, tmp_path
+    read_line, command, start_directory, tmp_path, caplog
 ):
     line = f"{command} --add_language=fa --add_language_tokens=80 --trainable=adapters --lr=1e-2"
     job, clips = _job(read_line, line)
@@ -75,6 +76,10 @@ def test_a_language_is_learnt_from_its_clips_and_trained_beside_adapters(
     unused = Tokens(old.vocabulary).bpe.special["[de]"]
     np.testing.assert_array_equal(table[unused], before[unused])
 
+    export_published(job.run_path, tmp_path / "export", [])
+    assert "no cleaners for the added fa" in caplog.text
+    assert published_source(tmp_path / "export").normaliser.own == ("fa",)
+
     # The same command goes on with the run; another one does not.
     again, _ = _job(read_line, line)
     assert again.train == job.train and again.start.vocabulary.text == job.start.vocabulary.text
@@ -96,6 +101,19 @@ def test_a_language_that_the_model_has_is_refused(read_line, command):
 def test_without_published_weights_no_language_is_added(read_line):
     (mistake,) = read_line("--add_language=fa").mistakes
     assert "--add_language is for training from a published XTTS v2" in mistake
+
+
+def test_clips_with_numbers_that_have_no_words_are_left_out_and_counted(spoken_corpus, caplog):
+    texts = ["दो लोग", *["2 लोग"] * 2]
+    corpus = dataclasses.replace(
+        spoken_corpus.subset(np.arange(3)), texts=texts, languages=("hi", "fa")
+    )
+    corpus = dataclasses.replace(corpus, language_ids=np.zeros(3, np.int32))
+    assert list(corpora._readable(corpus).texts) == texts[:1]
+    assert "2 of 3 clips (the first: " in caplog.text
+    assert "num2words has no words for '2' in 'hi' texts" in caplog.text
+    with pytest.raises(UserError, match="no text can be read: 2 of 2 clips"):
+        corpora._readable(corpus.subset(np.array([1, 2])))
 
 
 def test_kept_clips_are_a_share_of_those_trained_on(read_line, command, spoken_directory):
