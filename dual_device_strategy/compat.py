@@ -11,6 +11,9 @@ what they inherit:
 * `strategy.py`, from OneDeviceExtended: `_container_strategy`, `_device`, `_input_device`; it
   overrides `_create_variable`, `_distribute_datasets_from_function`,
   `_experimental_distribute_dataset` and `_input_workers_with_options`.
+* `machines/strategy.py`, from CollectiveAllReduceExtended: `_input_workers`, `_make_input_context`,
+  `_get_variable_creator_initial_value`; it overrides `_initialize_local_devices`, `_reduce_to`,
+  `_create_variable` and what distributes datasets.
 * `hop.py`, from Dataset: it overrides `_inputs`.
 """
 
@@ -172,24 +175,6 @@ def traced_map_function(dataset: tf.data.Dataset) -> tf.types.experimental.Concr
 def python_map_function(dataset: tf.data.Dataset):
     """The function of a `map` as it was given."""
     return dataset._map_func._func
-
-
-# Datasets that TensorFlow divides by files where it is left to choose.
-_READS_FILES = re.compile(r"Record|TextLine|SSTable|Parquet|Csv|File|Parse|Snapshot|Load|Service")
-
-
-def reads_files(dataset: tf.data.Dataset) -> bool:
-    """Whether the dataset might be divided by files; True where that is not known."""
-    waiting = [dataset]
-    while waiting:
-        node = waiting.pop()
-        if came_through_a_function(node) or _READS_FILES.search(type(node).__name__):
-            return True
-        for graph in graphs_of(node):
-            if any("Dataset" in op.type for op in graph.get_operations()):
-                return True
-        waiting.extend(inputs_of(node))
-    return False
 
 
 def drops_remainder(dataset: tf.data.Dataset) -> bool:

@@ -2,8 +2,8 @@
 
 Starts a program several times on this machine, as the workers of one training:
 
-  python -m dual_device_strategy.launch --workers=2 train.py --strategy=multi_worker
-  python -m dual_device_strategy.launch --workers=2 -- -m package.module --its_flag=3
+  python -m dual_device_strategy.launch --workers=2 program.py --its_flag=3
+  python -m dual_device_strategy.launch --workers=2 -- -m package.module
 
 PROGRAM and ARGUMENTS are what you would write after `python`.  Each worker finds the others in
 TF_CONFIG, on ports that are free.  What it prints is shown with its number in front, "[1] ...", a
@@ -223,12 +223,12 @@ def _check(program, workers) -> None:
     if workers is None or workers < 1:
         raise ValueError(
             f"--workers must be a whole number of at least 1, got {workers}: write "
-            "python -m dual_device_strategy.launch --workers=2 train.py"
+            "python -m dual_device_strategy.launch --workers=2 program.py"
         )
     if not program:
         raise ValueError(
             "no program was named: write what follows `python`, such as "
-            f"python -m dual_device_strategy.launch --workers={workers} train.py"
+            f"python -m dual_device_strategy.launch --workers={workers} program.py"
         )
     if not program[0].startswith("-") and not Path(program[0]).exists():
         raise ValueError(f"the program {program[0]} does not exist: name a Python file")

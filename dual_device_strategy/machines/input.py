@@ -6,6 +6,7 @@ TensorFlow's DistributedIterator      PerReplica values; empty ones where others
 """
 
 import copy
+import re
 
 import tensorflow as tf
 
@@ -210,4 +211,22 @@ def _as_many_for_every_worker(host: tf.data.Dataset, options) -> bool:
         return False
     if policy == policies.DATA:
         return True
-    return policy == policies.AUTO and not compat.reads_files(host)
+    return policy == policies.AUTO and not _may_read_files(host)
+
+
+# Datasets that TensorFlow divides by files where it is left to choose.
+_READS_FILES = re.compile(r"Record|TextLine|SSTable|Parquet|Csv|File|Parse|Snapshot|Load|Service")
+
+
+def _may_read_files(dataset: tf.data.Dataset) -> bool:
+    """Also where a function hides what the dataset was made from."""
+    waiting = [dataset]
+    while waiting:
+        node = waiting.pop()
+        if compat.came_through_a_function(node) or _READS_FILES.search(type(node).__name__):
+            return True
+        for graph in compat.graphs_of(node):
+            if any("Dataset" in op.type for op in graph.get_operations()):
+                return True
+        waiting.extend(compat.inputs_of(node))
+    return False

@@ -31,7 +31,7 @@ def explained(error: BaseException, cluster: Cluster) -> str | None:
     """One sentence if `error` came because another worker is gone; None for any other error."""
     if not isinstance(error, _ERRORS):
         return None
-    if gone := _do_not_answer(cluster):
+    if gone := do_not_answer(cluster):
         names = " and ".join(map(cluster.name, gone))
         verb = "is" if len(gone) == 1 else "are"
         return f"{names} {verb} gone, and its own log says why; {_REMEDY}"
@@ -46,7 +46,7 @@ def explained(error: BaseException, cluster: Cluster) -> str | None:
     return None
 
 
-def _do_not_answer(cluster: Cluster) -> list[int]:
+def do_not_answer(cluster: Cluster) -> list[int]:
     """The other workers to whose address nobody listens."""
     found: list[int] = []
 

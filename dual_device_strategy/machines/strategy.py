@@ -14,9 +14,7 @@ from dual_device_strategy.devices import device_pair
 from dual_device_strategy.machines.agreement import refuse_differences
 from dual_device_strategy.machines.cluster import Cluster, cluster_of
 from dual_device_strategy.machines.input import WorkersDataset
-from dual_device_strategy.machines.lost import end_with_one_sentence
-
-_SAY_AFTER_SECONDS = 10.0
+from dual_device_strategy.machines.lost import do_not_answer, end_with_one_sentence
 
 
 class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrategy):
@@ -78,7 +76,10 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
                 "which takes no other workers from then on: make the strategy first in the "
                 "program, before any tensor, dataset or layer"
             )
-        with _kept_signal_handlers(), _said_who_is_missing(cluster):
+        if several:
+            end_with_one_sentence(cluster)
+            _say_who_is_missing(cluster)
+        with _kept_signal_handlers():
             tf.distribute.Strategy.__init__(
                 self,
                 MultiWorkerSplitExtended(
@@ -90,8 +91,6 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
                 ),
             )
             self._cluster = cluster
-            if several:
-                end_with_one_sentence(cluster)
             self._compared = 0
             self.refuse_differences(
                 {
@@ -251,21 +250,11 @@ def _kept_signal_handlers():
                 signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def _said_who_is_missing(cluster: Cluster):
-    """Logs, after some seconds, that this worker waits for the others."""
-    others = [cluster.name(i) for i in range(len(cluster.addresses)) if i != cluster.index]
-    timer = threading.Timer(
-        _SAY_AFTER_SECONDS,
-        lambda: logging.warning(
-            "%s still waits for %s: start the same command there, or end this one",
+def _say_who_is_missing(cluster: Cluster) -> None:
+    """Beforehand, as no Python runs while TensorFlow waits."""
+    if missing := do_not_answer(cluster):
+        logging.warning(
+            "%s waits for %s: start the same command there, or end this one",
             cluster.name(cluster.index),
-            ", ".join(others),
-        ),
-    )
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+            ", ".join(map(cluster.name, missing)),
+        )

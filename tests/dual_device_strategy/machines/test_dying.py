@@ -86,3 +86,30 @@ def test_after_sigterm_on_one_both_save_the_same_step_and_go_on_exactly(run, not
     assert ended(again) == [0, 0], again[0].stderr[-2000:]
     assert [int(worker.stdout.split()[0]) for worker in again] == [saved + 1] * 2
     assert losses(workers[0].stdout, again[0].stdout) == not_killed
+
+
+def test_a_worker_that_hangs_is_noticed_by_its_missing_heartbeats(run, tmp_path):
+    workers = run(tmp_path)
+    wait_for_step(workers[1], 3)
+    os.kill(workers[1].pid, signal.SIGSTOP)
+    try:
+        assert workers[0].wait(20) == 1
+    finally:
+        workers[1].kill()
+    said = workers[0].stderr.splitlines()[-1]
+    assert said.startswith("error: a worker hangs or cannot be reached any more, one of worker 1 (")
+    assert "Traceback" not in workers[0].stderr
+
+
+def test_a_worker_that_comes_alone_waits_and_says_for_whom(start_workers, tmp_path):
+    code = (
+        "from dual_device_strategy import MultiWorkerDataModelSplitStrategy\n"
+        "MultiWorkerDataModelSplitStrategy(['CPU:0'], ['CPU:0'])\n"
+    )
+    first, second = start_workers(["-c", code], tmp_path, ({}, {"TF_CONFIG": "{"}))
+    assert second.wait(30) == 1 and "TF_CONFIG is not JSON" in second.stderr
+    end = time.monotonic() + 30
+    while " waits for worker 1 (127.0.0.1:" not in first.stderr:
+        assert time.monotonic() < end and first.poll() is None, first.stderr
+        time.sleep(0.05)
+    first.kill()
