@@ -165,13 +165,13 @@ class StagedDataset(compat.DistributedDataset):
             target = workers.compute_devices_for_worker(0)[0]
             self._tuning = SlotTuning(self._counts, target, bytes_of(component_specs(spec)))
         self._staging = Staging(
-            host.element_spec,
-            front_end,
-            spec,
-            (extended.data_device, workers.compute_devices_for_worker(0)[0]),
-            extended.slot_counts(options),
-            self._counts,
-            extended.warm_up,
+            host_spec=host.element_spec,
+            front_end=front_end,
+            front_end_spec=spec,
+            devices=(extended.data_device, workers.compute_devices_for_worker(0)[0]),
+            slots=extended.slot_counts(options),
+            counts=self._counts,
+            warm_up=extended.warm_up,
             slots_change=self._tuning is not None,
             host_options=host.options(),
         )

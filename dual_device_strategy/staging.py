@@ -42,6 +42,7 @@ class Staging:
 
     def __init__(
         self,
+        *,
         host_spec,
         front_end: Callable | None,
         front_end_spec,

@@ -114,6 +114,7 @@ def predict(
     *,
     slots: int = 4,
     model_devices: int = 1,
+    runs_ahead: bool = False,
     steps: int = 400,
     host_buffer: int = 8,
     dispatch_ms: float = 0.5,
@@ -125,11 +126,14 @@ def predict(
       parts: the times of the parts.
       slots: as in `DataModelSplitStrategy`.
       model_devices: with more than one, each takes a batch of its own on every step.
+      runs_ahead: whether the loop goes on to the next step without reading a result of this one,
+        as one that reads the loss now and then, and one inside a tf.function; `gap` is then hidden.
       steps: the number of steps; use more where times vary much.
       host_buffer: the number of batches that the host pipeline prefetches.
       dispatch_ms: the time from when a step gets its batch until its work is on the device.  A
         transfer that is asked for after that waits for the step to end, because TensorFlow's
-        device-to-device copy waits for the work queued on the receiver.
+        device-to-device copy waits for the work queued on the receiver.  A loop that runs ahead has
+        nothing else to do: there every transfer is asked for after that.
       seed: the seed of the draws.
     """
     if slots < 2:
@@ -140,22 +144,25 @@ def predict(
             f"model_devices={model_devices}, steps={steps}"
         )
     ready_slots, m = slots - 2, model_devices
+    at_once = m * max(1, min(2, ready_slots))  # copies under way, see copies.py
+    dispatch = 0.0 if runs_ahead else dispatch_ms
     batches = steps * m
     random = np.random.default_rng(seed)
     host, copy, front_end, transfer = (
         _draws(getattr(parts, name), batches, random) for name in PARTS[:4]
     )
-    step = [parts.gap + ms for ms in _draws(parts.step, steps, random)]
+    gap_ms = 0.0 if runs_ahead else parts.gap
+    step = [gap_ms + ms for ms in _draws(parts.step, steps, random)]
 
     made, asked, prepared, taken, arrived = ([0.0] * batches for _ in range(5))
-    begun, ended = [0.0] * steps, [0.0] * steps
+    got, queued, begun, ended = ([0.0] * steps for _ in range(4))
     spans = []
 
     def before(times, i, gap=1):
         return times[i - gap] if i >= gap else 0.0
 
     for s in range(steps):
-        asks = before(ended, s)
+        asks = before(queued if runs_ahead else ended, s)
         for i in range(s * m, s * m + m):
             # The host makes a batch when the buffer has room: one was asked for by the data part.
             host_begin = max(before(made, i), before(asked, i, host_buffer))
@@ -165,14 +172,14 @@ def predict(
             data_begin = max(asked[i], before(prepared, i))
             prepared[i] = data_begin + copy[i] + front_end[i]
             # The model part asks when a READY slot is free; without one, when the step asks.
-            room = before(begun, s, ready_slots) if ready_slots else asks
-            taken[i] = max(room, before(arrived, i, m), asked[i])
-            copy_begin = max(taken[i], prepared[i])
-            queued = s - 1
-            while queued >= 0 and begun[queued] + dispatch_ms > taken[i]:
-                queued -= 1
-            if queued >= 0:
-                copy_begin = max(copy_begin, ended[queued])
+            room = before(got, s, ready_slots) if ready_slots else asks
+            taken[i] = max(room, before(arrived, i, at_once), asked[i])
+            copy_begin = max(taken[i], prepared[i], before(arrived, i, m))
+            waited_for = s - 1
+            while waited_for >= 0 and queued[waited_for] > taken[i]:
+                waited_for -= 1
+            if waited_for >= 0:
+                copy_begin = max(copy_begin, ended[waited_for])
             arrived[i] = copy_begin + transfer[i]
             spans.append(
                 {
@@ -182,18 +189,20 @@ def predict(
                     "transfer": (copy_begin, arrived[i]),
                 }
             )
-        begun[s] = max(asks, *arrived[s * m : s * m + m])
+        got[s] = max(asks, *arrived[s * m : s * m + m])
+        queued[s] = got[s] + dispatch
+        begun[s] = max(got[s], before(ended, s))
         ended[s] = begun[s] + step[s]
         for span in spans[-m:]:
             span["ready"] = (span["transfer"][1], begun[s])
             span["step"] = (begun[s], ended[s])
 
     full = min(steps // 4, 50)  # steps until the pipeline is full
-    asks = np.array([0.0, *ended[:-1]])
+    free = np.array([0.0, *ended[:-1]])  # when the model device was done with the step before
     lasting = np.diff(ended)[full - 1 :]
-    waiting = (np.array(begun) - asks)[full:]
+    waiting = (np.array(begun) - free)[full:]
     ready = [
-        np.sum(np.array(arrived[s * m : (s + 1 + ready_slots) * m]) <= asks[s]) / m
+        np.sum(np.array(arrived[s * m : (s + 1 + ready_slots) * m]) <= free[s]) / m
         for s in range(full, steps)
     ]
     mean = float(np.mean(lasting))

@@ -46,11 +46,11 @@ class WorkersDataset(StagedDataset):
             self._enable_get_next_as_optional = False
         (target,) = workers.compute_devices_for_worker(0)
         self._staging = Staging(
-            part.element_spec,
-            front_end,
-            spec,
-            (data_device, target),
-            extended.slot_counts(options),
+            host_spec=part.element_spec,
+            front_end=front_end,
+            front_end_spec=spec,
+            devices=(data_device, target),
+            slots=extended.slot_counts(options),
             host_options=part.options(),
         )
 

@@ -95,3 +95,14 @@ def test_spans_follow_a_batch_through_the_slots():
 def test_times_and_counts_that_make_no_sense_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_a_loop_that_runs_ahead_needs_two_copies_at_once_and_so_four_slots():
+    parts = PartTimes(front_end=4, transfer=5, step=20, gap=1)
+    alone = predict(parts, slots=3, runs_ahead=True)
+    assert alone.step_ms == pytest.approx(25) and alone.wait_share == pytest.approx(0.2)
+    for slots in (4, 6, 8):
+        assert predict(parts, slots=slots, runs_ahead=True).step_ms == pytest.approx(20)
+    # A copy of 15 ms follows the step before the last, and the one of the batch before it.
+    parts = PartTimes(front_end=4, transfer=15, step=20)
+    assert predict(parts, slots=4, runs_ahead=True).step_ms == pytest.approx(20)
