@@ -35,7 +35,11 @@ class BadClip(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Clip:
-    """The outcome for one clip. `copy` is the copy's name, empty where the original is used."""
+    """The outcome for one clip. `copy` is the copy's name, empty where the original is used.
+
+    `detail` says more about the reason; of a clip that is used, the sample rate it was recorded at
+    where that is lower than the corpus is prepared at.
+    """
 
     digest: str
     samples: int = 0
@@ -155,7 +159,14 @@ def _prepare(path: Path, copies: Path, settings: PrepareConfig, digest: str) -> 
     pcm = np.clip(np.rint(audio * 32768.0), -32768, 32767).astype("<i2")
     name = f"{digest[:2]}/{digest}-{settings_key(settings)}.wav"
     wav.write_pcm16(copies / name, pcm.tobytes(), rate)
-    return Clip(digest, samples=len(pcm), data_offset=44, copy=name, trimmed=trimmed)
+    return Clip(
+        digest,
+        samples=len(pcm),
+        data_offset=44,
+        copy=name,
+        trimmed=trimmed,
+        detail=f"{source_rate}" if source_rate < rate else "",
+    )
 
 
 def _check_content(path: Path) -> None:

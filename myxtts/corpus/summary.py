@@ -20,6 +20,8 @@ class Summary:
     samples: int = 0
     copies: int = 0
     trimmed: int = 0
+    # By the rate they were recorded at, where it is lower: nothing is above half of that in them.
+    recorded_lower: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     speakers: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     languages: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     lengths: collections.Counter = dataclasses.field(default_factory=collections.Counter)
@@ -32,6 +34,8 @@ class Summary:
         self.samples += clip.samples
         self.copies += bool(clip.copy)
         self.trimmed += clip.trimmed
+        if clip.detail:
+            self.recorded_lower[int(clip.detail)] += 1
         self.speakers[row.speaker] += 1
         self.languages[row.language] += clip.samples
         seconds = clip.samples / self.sample_rate
@@ -61,6 +65,8 @@ class Summary:
         lines = [f"clips      {self.clips}, {hours}, {self.copies} of them copied"]
         if self.trimmed:
             lines.append(f"trimmed    {self._hours(self.trimmed)} of silence")
+        for rate, count in sorted(self.recorded_lower.items()):
+            lines.append(f"recorded   {count} at {rate:,} Hz, brought to {self.sample_rate:,}")
         most = self.speakers.most_common(5)
         named = ", ".join(f"{name} {count}" for name, count in most)
         more = f", and {len(self.speakers) - 5} more" if len(self.speakers) > 5 else ""
