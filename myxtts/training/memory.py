@@ -77,13 +77,20 @@ def estimate(
     model, audio = config.model, config.model.audio
     declared = stage_named(stage, model.form)
     with keras.StatelessScope(initialize_variables=False):  # shapes without memory
-        made = _sizes(declared.make_networks(model, text_tokens))
+        trained_networks = declared.make_networks(model, text_tokens)
+        made = _sizes(trained_networks)
         helpers = _sizes(declared.make_helpers(model))
         needed = _sizes(declared.make_frozen(model, text_tokens))
     trained, helping = sum(made.values()), sum(helpers.values())
+    # Beside adapters the weights themselves; codebooks.
+    resting = sum(
+        math.prod(v.shape)
+        for network in trained_networks.values()
+        for v in network.non_trainable_variables
+    )
     frozen = sum(needed.values())
     averaged = 1 if config.stage(stage).ema else 0
-    states = _FLOAT * (trained * (3 + averaged) + 3 * helping)
+    states = _FLOAT * (trained * (3 + averaged) + 3 * helping + resting)
     gradients = _FLOAT * (trained + helping) * (2 if config.grad_accum > 1 else 1)
     seconds = config.batches.conditioning_seconds[1]
     longest = LongestClip(
@@ -111,7 +118,7 @@ def estimate(
         fixed=fixed,
         per_clip={"data": prepared + batch, "model": kept + (slots - 1) * batch},
         least={"data": fixed["data"], "model": fixed["model"] + 2 * gradients},
-        checkpoint_bytes=states + _FLOAT * trained,
+        checkpoint_bytes=states + _FLOAT * (trained + resting),
         host_batch_bytes=size * (2 * frames * audio.hop_length + 4 * longest.text_tokens),
     )
 
