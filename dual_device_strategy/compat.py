@@ -221,7 +221,13 @@ def is_stateful(op: tf.Operation) -> bool:
 
 
 # Where the name of a dataset's class does not say how it was made.
-_OPERATIONS = {"parallel_map": "map", "parallel_batch": "batch", "options": "with_options"}
+_OPERATIONS = {
+    "dense_to_sparse_batch": "sparse_batch",
+    "options": "with_options",
+    "parallel_batch": "batch",
+    "parallel_interleave": "interleave",
+    "parallel_map": "map",
+}
 
 
 def operation_of(dataset: tf.data.Dataset) -> str:

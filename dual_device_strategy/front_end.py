@@ -206,10 +206,20 @@ def _refuse_lost(serialized: tf.Tensor) -> None:
     tf.debugging.Assert(tf.logical_not(lost), [message])
 
 
+# Where "dataset.NAME(...)" is not what made the dataset.
+_REMEDIES = {
+    "copy_to_device": "leave it out: the strategy brings the batches to the model device",
+    "directed_interleave": (
+        "apply on_data_device to what sample_from_datasets or choose_from_datasets returns"
+    ),
+    "zip": "apply on_data_device to what enumerate() or tf.data.Dataset.zip returns",
+}
+
+
 def _refusal(dataset: tf.data.Dataset) -> str:
     name = compat.operation_of(dataset)
-    how = f"dataset.{name}(...).apply(on_data_device(fn))"
-    remedy = f"put it before: {how}" if hasattr(tf.data.Dataset, name) else "apply it before"
+    how = f"put it before: dataset.{name}(...).apply(on_data_device(fn))"
+    remedy = _REMEDIES.get(name, how if hasattr(tf.data.Dataset, name) else "apply it before")
     return (
         f"the dataset has a {name} operation behind on_data_device(), which would have to run on "
         f"the host; {remedy}. Behind on_data_device() there may be map, take, skip, repeat, "

@@ -17,11 +17,38 @@ What they do not mean. Ordinary ops compute, with the results of TensorFlow's CP
 host's cores and in the host's time, and hold the thread that calls them: no figure says how fast
 a GPU would compute. Give the parts of a program their times with timed().
 
-Not emulated: cuDNN, NCCL and XLA. Keras and MirroredStrategy, which choose them when they see GPUs,
-are steered to what they use without; asked for by name (tf.raw_ops.CudnnRNN, NcclAllReduce,
-tf.function(jit_compile=True)) they fail with a sentence. Nor channels-first convolutions, unified
-memory, and the fragmentation of device memory, of which a device takes what its tensors take:
-set_memory_growth changes nothing. The limits and splits of set_logical_device_configuration hold.
+Where it differs from hardware, all of it:
+
+    here                                         on hardware
+    -----------------------------------------    -------------------------------------------------
+    An ordinary op takes the host's time and     A kernel takes the GPU's, and the caller goes on.
+    holds its caller until it is done.
+    All links are alike; a transfer of up to     Links differ. A card with one copy engine a
+    64 KB goes between the packets of others.    direction makes a short transfer wait.
+    peer_access=False: what goes between GPUs    The driver sends it in pieces, which overlap: up
+    crosses both links one after the other.      to twice as fast as that.
+    From pageable host memory: its thread is     The same for what TensorFlow's allocator made. For
+    held for bytes / pageable_gbps, then the     NumPy's arrays the driver does it, and may wait
+    transfer begins.                             for the stream; up to 64 KB it holds nobody.
+    To pageable host memory: as to pinned.       The caller is held until the bytes are there.
+    Pinned memory is any memory, marked.         Locked in RAM; a system may limit it.
+    Memory does not fragment; growth and         Both do as TensorFlow says. Limits and splits
+    set_memory_growth change nothing.            hold here and there.
+    Memory that is exhausted is waited for       TensorFlow waits for ten seconds.
+    for one second.
+    Convolutions stay channels-last. All other   Where it pays they become channels-first.
+    graph optimizers run, on Keras's fit, too.
+    cuDNN is missing: Keras's LSTM and GRU do    Keras chooses cuDNN's; tf.raw_ops.CudnnRNN runs.
+    not choose it; by name it is refused.
+    NCCL is missing: MirroredStrategy reduces    NCCL.
+    on one device; by name it is refused.
+    XLA is missing: Keras's compile() does not   Keras chooses XLA, jit_compile=True compiles.
+    choose it; jit_compile=True is refused.
+    No unified memory, no MIG, no other program  All of them.
+    on the device.
+
+`python -m dual_device_strategy.validate --on_hardware --report=FILE` tries what of this matters to
+a training on two real GPUs. XLA is also tested on logical CPUs.
 """
 
 from dual_device_strategy.emulation.measuring import DeviceUse, Measurement, measure, stats

@@ -70,10 +70,10 @@ def _queueing(report, devices):
             waited_ms=waited,
         )
     with report.check("A read does not wait for copies on other streams", "it does not") as finding:
-        small, large = ready(model), ready(data, size=16 * _FLOATS)
+        small, large = ready(model), ready(data, size=4 * _FLOATS)
         with tf.device(model):
             alone = _ms(lambda: tf.identity(large)[:1].numpy())
-            large = ready(data, size=16 * _FLOATS)
+            large = ready(data, size=4 * _FLOATS)
             begin = time.perf_counter()
             moved = tf.identity(large)
             waited = _ms(lambda: small.numpy())

@@ -182,3 +182,40 @@ def test_keras_class_weights_and_sample_weights_follow_the_front_end(pair):
     if pair[0].startswith("CPU"):
         assert ours == peer
     np.testing.assert_allclose(ours, peer, rtol=1e-5)
+
+
+BEFORE = "put it before: dataset.{}(...).apply(on_data_device(fn))"
+
+
+@pytest.mark.parametrize(
+    "made, remedy",
+    [
+        (lambda d: d.ignore_errors(), BEFORE.format("ignore_errors")),
+        (
+            lambda d: d.interleave(tf.data.Dataset.from_tensors, num_parallel_calls=2),
+            BEFORE.format("interleave"),
+        ),
+        (lambda d: d.sparse_batch(2, [1]), BEFORE.format("sparse_batch")),
+        (lambda d: d.enumerate(), "to what enumerate() or tf.data.Dataset.zip returns"),
+        (
+            lambda d: tf.data.Dataset.sample_from_datasets([d, d]),
+            "to what sample_from_datasets or choose_from_datasets returns",
+        ),
+        (
+            lambda d: d.apply(tf.data.experimental.prefetch_to_device("/CPU:0")),
+            "leave it out: the strategy brings the batches",
+        ),
+    ],
+    ids=[
+        "ignore_errors",
+        "interleave",
+        "sparse_batch",
+        "enumerate",
+        "sample",
+        "prefetch_to_device",
+    ],
+)
+def test_the_remedy_of_a_refusal_names_what_exists_and_works(made, remedy):
+    dataset = tf.data.Dataset.range(4).batch(1).apply(on_data_device(lambda x: x + 1))
+    with pytest.raises(ValueError, match=re.escape(remedy)):
+        values(DataModelSplitStrategy("CPU:1", "CPU:2"), made(dataset))

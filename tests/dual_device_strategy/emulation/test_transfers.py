@@ -118,3 +118,25 @@ def test_random_transfers_between_all_devices_keep_their_values():
             tensors[i] = tf.identity(tensors[i])
     for value, tensor in zip(values, tensors, strict=True):
         np.testing.assert_array_equal(tensor, value)
+
+
+@pytest.mark.timing
+def test_without_peer_access_a_copy_crosses_one_link_after_the_other(run_python):
+    code = """
+import time, tensorflow as tf
+from dual_device_strategy import emulation
+emulation.start(gpus=2, memory_mb=512, gbps=0.1, peer_access=False)
+with tf.device("/GPU:0"):
+    batch = tf.fill([2_500_000], 1.0)
+    batch[:1].numpy()
+with emulation.measure() as use, tf.device("/GPU:1"):
+    began = time.perf_counter()
+    tf.identity(batch)[:1].numpy()
+    print(time.perf_counter() - began)
+print(use[0].copy_seconds, use[1].copy_seconds)
+"""
+    result = run_python(code)
+    assert result.returncode == 0, result.stderr
+    seconds, out, into = map(float, result.stdout.split())
+    assert seconds >= 0.2
+    assert (out, into) == (pytest.approx(0.1, abs=0.01), pytest.approx(0.1, abs=0.01))
