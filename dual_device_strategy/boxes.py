@@ -33,3 +33,20 @@ def unboxed(handle: tf.Tensor, specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor
         output_types=[spec.dtype for spec in specs],
         output_shapes=[spec.shape for spec in specs],
     )
+
+
+def sealed(handle: tf.Tensor) -> tf.Tensor:
+    """A handle that may be used by a device of a tf.function other than the handle's own.
+
+    In a graph an op must be where its resources come from, so a handle cannot go from an iterator
+    on the host to the device of its box.  Sealed in an optional it can: only the seal is copied.
+    """
+    return tf.raw_ops.OptionalFromValue(components=[handle])
+
+
+def unsealed(seal: tf.Tensor, specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
+    """The tensors of a sealed box, to be called on the box's own device."""
+    (handle,) = tf.raw_ops.OptionalGetValue(
+        optional=seal, output_types=[tf.resource], output_shapes=[[]]
+    )
+    return unboxed(handle, specs)

@@ -14,6 +14,11 @@ what they inherit:
 * `machines/strategy.py`, from CollectiveAllReduceExtended: `_input_workers`, `_make_input_context`,
   `_get_variable_creator_initial_value`; it overrides `_initialize_local_devices`, `_reduce_to`,
   `_create_variable` and what distributes datasets.
+* `replica_dataset.py` and `replicas.py`, from the same: `_built`, `_create_cloned_datasets_...`,
+  `_input_context`, `_make_rebatch_fn`, `_num_replicas_in_sync` and `_replica_order` besides.
+* `mirrored.py`, from MirroredStrategy: `_collective_key_base`; from MirroredExtended: `_devices`,
+  `_num_replicas_in_sync`, and that `_create_variable` takes its devices from what it is colocated
+  with.
 * `hop.py`, from Dataset: it overrides `_inputs`.
 """
 
@@ -23,7 +28,8 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.client import pywrap_tf_session
-from tensorflow.python.data.ops import dataset_ops, optional_ops
+from tensorflow.python.data.experimental.ops import distribute as data_distribute
+from tensorflow.python.data.ops import dataset_ops, multi_device_iterator_ops, optional_ops
 from tensorflow.python.data.util import structure
 from tensorflow.python.distribute import (
     collective_all_reduce_strategy,
@@ -36,6 +42,7 @@ from tensorflow.python.distribute import (
     input_util,
     mirrored_strategy,
     one_device_strategy,
+    values,
 )
 from tensorflow.python.eager import context
 from tensorflow.python.framework import (
@@ -45,6 +52,7 @@ from tensorflow.python.framework import (
     type_utils,
 )
 from tensorflow.python.ops import gen_dataset_ops, resource_variable_ops
+from tensorflow.python.util import nest
 
 CollectiveAllReduceExtended = collective_all_reduce_strategy.CollectiveAllReduceExtended
 CollectiveOptions = collective_util.Options
@@ -54,6 +62,7 @@ DistributedDatasetSpec = input_lib.DistributedDatasetSpec
 DistributedIterator = input_lib.DistributedIterator
 DistributedIteratorSpec = input_lib.DistributedIteratorSpec
 InputWorkers = input_lib.InputWorkers
+MirroredExtended = mirrored_strategy.MirroredExtended
 OneDeviceExtended = one_device_strategy.OneDeviceExtended
 enter_or_assert_strategy = distribute_lib.enter_or_assert_strategy
 host_of = device_util.get_host_for_device
@@ -63,6 +72,10 @@ resolve_device = device_util.resolve
 auto_shard = input_ops.auto_shard_dataset
 flat_types = structure.get_flat_tensor_types
 flat_shapes = structure.get_flat_tensor_shapes
+batch_size_of = data_distribute.compute_batch_size
+batch_sizes_for_worker = data_distribute.batch_sizes_for_worker
+per_replica = values.PerReplica
+map_up_to = nest.map_structure_up_to
 from_flat = structure.from_compatible_tensor_list
 to_flat = structure.to_tensor_list
 
@@ -103,16 +116,19 @@ def anonymous_variable(dtype: tf.DType) -> tf.Tensor:
     return tf.raw_ops.VarHandleOp(dtype=dtype, shape=[], shared_name=name)
 
 
-def of_any_batch_size(spec: tf.TensorSpec) -> tf.TensorSpec:
+def of_any_batch_size(spec: tf.TypeSpec) -> tf.TypeSpec:
     return spec._unbatch()._batch(None) if spec.shape.rank else spec
 
 
-def dataset_from_function(dataset_fn, workers, strategy, options) -> tf.data.Dataset:
-    """What `dataset_fn` makes on the worker, called as TensorFlow's own strategies call it."""
-    made = input_util.get_distributed_datasets_from_function(
-        dataset_fn, workers, [tf.distribute.InputContext()], strategy, options
+def datasets_from_function(dataset_fn, workers, replicas, strategy, options):
+    """TensorFlow's own distributed datasets of what `dataset_fn` makes, one for each worker."""
+    contexts = [
+        tf.distribute.InputContext(workers.num_workers, i, replicas)
+        for i in range(workers.num_workers)
+    ]
+    return input_util.get_distributed_datasets_from_function(
+        dataset_fn, workers, contexts, strategy, options
     )
-    return made._datasets[0]
 
 
 def variant_of(dataset_or_optional) -> tf.Tensor:
@@ -156,6 +172,34 @@ def _take_next(iterator):
     return gen_dataset_ops.iterator_get_next_sync(
         iterator._iterator_resource, iterator._flat_output_types, iterator._flat_output_shapes
     )
+
+
+def dealt(dataset: tf.data.Dataset, count: int, host: str) -> list[tf.data.Iterator]:
+    """Iterators on the host among which the elements are dealt out in turns.
+
+    While one waits, no more than one element of each of the others is held.
+    """
+    with tf.device(host):
+        if count == 1:
+            return [iter(dataset)]
+        dealer = multi_device_iterator_ops.OwnedMultiDeviceIterator(
+            dataset,
+            [host] * count,
+            source_device=host,
+            max_buffer_size=1,
+            prefetch_buffer_size=0,
+        )
+    return dealer._device_iterators
+
+
+def per_replica_specs(element_spec, replicas: int) -> list:
+    """The spec of each replica's element, from that of a distributed dataset."""
+    return [
+        tf.nest.map_structure(
+            lambda spec: input_lib._replace_per_replica_spec(spec, i), element_spec
+        )
+        for i in range(replicas)
+    ]
 
 
 def inputs_of(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
@@ -210,8 +254,12 @@ def shared_value(key: str, timeout_ms: int = 0) -> str:
 
 def ops_of(function: tf.types.experimental.ConcreteFunction) -> Iterator[tf.Operation]:
     """The ops of a traced function and of all functions that it calls."""
-    yield from function.graph.get_operations()
-    for name in function.graph.as_graph_def().library.function:
+    yield from ops_of_graph(function.graph)
+
+
+def ops_of_graph(graph: tf.Graph) -> Iterator[tf.Operation]:
+    yield from graph.get_operations()
+    for name in graph.as_graph_def().library.function:
         called = function_def_to_graph.function_def_to_graph(name)
         yield from called.get_operations()
 

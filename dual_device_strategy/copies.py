@@ -50,7 +50,6 @@ class Copies:
         warm_up: bool = False,
     ):
         specs = component_specs(spec)
-        types = [each.dtype for each in specs]
         self.slots, self._warm_up = slots, warm_up
         self._host = compat.host_of(device)
         self._boxes = Hop(
@@ -62,25 +61,11 @@ class Copies:
             moved_spec=HANDLE,
             get_next=get_next,
         )
-        source_name, there = name_tensor(source), name_tensor(device)
-        contents = trace(lambda handle: unboxed(handle, specs), HANDLE)
-
-        def copy_here(handle):
-            with tf.name_scope(scope):
-                flat = tf.raw_ops.RemoteCall(
-                    target=source_name, args=[handle], Tout=types, f=contents
-                )
-                return boxed(flat)
-
-        copy_there = trace(copy_here, HANDLE)
+        source_name = name_tensor(source)
+        copy_to_device = copier(device, specs, scope)
 
         def copy(handle):
-            (moved,) = tf.raw_ops.RemoteCall(
-                target=there,
-                args=[handle, *copy_there.captured_inputs],
-                Tout=[tf.resource],
-                f=copy_there,
-            )
+            moved = copy_to_device(handle, source_name)
             if arrived:
                 with tf.control_dependencies([moved]):
                     arrived()
@@ -114,3 +99,27 @@ class Copies:
                 handles = handles.prefetch(self.slots - copies)
             handles = iter(handles.with_options(hop_options(self._warm_up)))
         return self._delivery.iterator_over(handles)
+
+
+def copier(device: str, specs, scope: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """What copies a box to `device`: from its handle and its device's name to the copy's handle."""
+    there, types = name_tensor(device), [each.dtype for each in specs]
+    contents = trace(lambda handle: unboxed(handle, specs), HANDLE)
+
+    def copy_here(handle, source_name):
+        with tf.name_scope(scope):
+            flat = tf.raw_ops.RemoteCall(target=source_name, args=[handle], Tout=types, f=contents)
+            return boxed(flat)
+
+    copy_there = trace(copy_here, HANDLE, tf.TensorSpec([], tf.string))
+
+    def copy(handle, source_name):
+        (moved,) = tf.raw_ops.RemoteCall(
+            target=there,
+            args=[handle, source_name, *copy_there.captured_inputs],
+            Tout=[tf.resource],
+            f=copy_there,
+        )
+        return moved
+
+    return copy

@@ -1,5 +1,6 @@
 """`on_data_device`: the part of a tf.data pipeline that runs on the data device."""
 
+import re
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
@@ -169,6 +170,22 @@ def _nodes(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
         node = waiting.pop()
         yield node
         waiting.extend(compat.inputs_of(node))
+
+
+# As TensorFlow's sharding by files looks for them.
+_READERS = re.compile("ArrayRecord|FixedLengthRecord|RecordIO|SSTable|TextLine|TFRecord")
+
+
+def reads_files(dataset: tf.data.Dataset) -> bool:
+    """Whether TensorFlow would find files in `dataset` to shard it by."""
+    for node in _nodes(dataset):
+        if _READERS.search(type(node).__name__):
+            return True
+        for graph in compat.graphs_of(node):
+            names = {op.type for op in compat.ops_of_graph(graph)}
+            if any(_READERS.match(name) and "Dataset" in name for name in names):
+                return True
+    return False
 
 
 def _has_front_end(dataset: tf.data.Dataset) -> bool:

@@ -35,7 +35,8 @@ class Hop:
     `at_source` run on the source device; `at_source` makes what travels, flat tensors of
     `moved_spec`, from the flat tensors that were there.  `arrived` is called with what came,
     `failed` when an OutOfRange in `transform` has ended the batches.  `scope` stands in
-    TensorFlow's error messages.
+    TensorFlow's error messages.  `captured` says what this hop uses in the place of a tensor that
+    `transform` captures.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Hop:
         arrived: Callable | None = None,
         failed: Callable | None = None,
         warm_up: bool = False,
+        captured: Callable | None = None,
     ):
         types, shapes = compat.flat_types(source_spec), compat.flat_shapes(source_spec)
         moved_spec = source_spec if moved_spec is None else moved_spec
@@ -113,13 +115,16 @@ class Hop:
 
         self._end = trace(end, *state, _RESOURCE)
         # A concrete function, as TensorFlow warns of many traces of one that is not.
-        captured = self._find.captured_inputs, self._next.captured_inputs, self._end.captured_inputs
-        self._captured = captured
+        functions = self._find, self._next, self._end
+        self._captured = tuple(
+            [captured(tensor) if captured else tensor for tensor in function.captured_inputs]
+            for function in functions
+        )
         self._make = trace(
             self._make_dataset,
             tf.TensorSpec([], tf.string),
             _RESOURCE,
-            *(tf.TensorSpec(t.shape, t.dtype) for inputs in captured for t in inputs),
+            *(tf.TensorSpec(t.shape, t.dtype) for inputs in self._captured for t in inputs),
         )
 
     def _make_dataset(self, handle, resource, *captured) -> tf.Tensor:

@@ -64,21 +64,21 @@ def explained(
 ) -> tf.errors.ResourceExhaustedError:
     """`error`, preceded by its device and slot, the size of the batch and what to change.
 
-    `error` itself if it was not the memory of one of the strategy's two devices that ran out.
+    `error` itself if it was not the memory of one of the strategy's devices that ran out.
 
     Args:
       in_step: whether a step failed; false where a batch was asked for.
     """
     extended = strategy.extended
-    (model_device,) = extended.worker_devices
+    data_devices, model_devices = extended.data_devices, extended.worker_devices
     failed, waiting = exhausted_device(error), f"slots={extended.slots_in_use}"
     preparing = PREPARING in error.message
     if failed == UNNAMED:
-        failed = extended.data_device if preparing else model_device
-    if failed == extended.data_device and (preparing or not in_step):
+        failed = (data_devices if preparing else model_devices)[0]
+    if failed in data_devices and (preparing or not in_step):
         doing = "PREPARING a batch on the data device"
         remedy = "make the batch smaller or the front end lighter"
-    elif failed != model_device:
+    elif failed not in model_devices:
         return error
     elif READY in error.message or not in_step:
         doing = "copying a READY batch to the model device"

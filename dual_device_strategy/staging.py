@@ -24,17 +24,14 @@ import tensorflow as tf
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.copies import Copies
-from dual_device_strategy.devices import usable_cores
 from dual_device_strategy.hop import Hop, component_specs, components, get_next
+from dual_device_strategy.host_part import HostPart
 from dual_device_strategy.out_of_memory import PREPARING, READY, bytes_of, scope_name
-from dual_device_strategy.pinned import Pinning
 
 # A smaller batch is copied in less than 0.2 ms over any link, which is what the second copy's way
 # over the host costs.
 WORTH_TWO_COPIES = 64 * 1024
-# A smaller batch takes the host 10 us to copy, and less than the way over another thread.
-WORTH_PINNING = 64 * 1024
-_numbers = itertools.count()  # one for each `Staging`; an id() comes back after the object is gone
+_numbers = itertools.count()
 
 
 class Staging:
@@ -52,44 +49,48 @@ class Staging:
         warm_up: bool = False,
         slots_change: bool = False,
         host_options: tf.data.Options | None = None,
+        captured: Callable | None = None,
     ):
         """Traces every function that the hops need.
 
         `slots` is how many batches may wait on the first and on the second of the `devices`.  With
         `slots_change`, `ready_slots` may be set anew between two iterators.  `host_options` are the
-        user's, which a dataset inside a tf.function no longer knows.
+        user's, which a dataset inside a tf.function no longer knows.  `captured` is that of the hop
+        to the data device.
         """
         (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
-        self.number = next(_numbers)
+        self.number = next_number()
         self.host_spec = host_spec
-        self._host_options = _host_options(host_options or tf.data.Options())
-        self._host_device = compat.host_of(data_device)
-        self._host_slots, self._prepare = 0, None
+        host_device = compat.host_of(data_device)
         specs = component_specs(front_end_spec)
-        first = target_device if data_device == self._host_device else data_device
-        self._pinning = Pinning(host_spec) if _is_worth_pinning(host_spec, first) else None
-        from_host = counts.get_next_counted if counts else get_next
-        if self._pinning:
-            from_host = self._pinning.get_next_of(from_host)
-        if data_device != self._host_device or warm_up:
+        prepares = data_device != host_device or warm_up
+        self.host = HostPart(
+            host_spec,
+            host_device,
+            target_device if data_device == host_device else data_device,
+            slots=0 if prepares else prepared_slots,
+            counts=counts,
+            options=host_options,
+        )
+        self._prepare = None
+        if prepares:
             self._prepare = Hop(
                 host_spec,
-                self._host_device,
+                host_device,
                 data_device,
                 scope=scope_name(PREPARING, specs),
                 slots=prepared_slots,
                 transform=front_end,
                 element_spec=front_end_spec,
-                get_next=from_host,
+                get_next=self.host.get_next,
                 failed=counts.note_end if warm_up else None,
                 warm_up=warm_up,
+                captured=captured,
             )
-        else:
-            self._host_slots = prepared_slots
         self.ready_slots = ready_slots
         ready = {
             "scope": scope_name(READY, specs),
-            "get_next": get_next if self._prepare else from_host,
+            "get_next": get_next if self._prepare else self.host.get_next,
             "warm_up": warm_up,
         }
         size = bytes_of(specs)
@@ -117,15 +118,11 @@ class Staging:
 
     def iterator_over(self, host: tf.data.Dataset) -> tf.data.Iterator:
         """`host`'s batches, through the front end, as components on the target device."""
-        if compat.variant_of(host).device != self._host_device:
-            # A function's arguments and results are on the default device.
-            host = compat.moved(host, self._host_device)
-        with tf.device(self._host_device):
-            if self._pinning:
-                host = self._pinning.pinned(host)
-            if self._host_slots:
-                host = host.prefetch(self._host_slots)
-            iterator = iter(host.with_options(self._host_options))
+        with tf.device(self.host.device):
+            return self.iterator_from(iter(self.host.of(host)))
+
+    def iterator_from(self, iterator: tf.data.Iterator) -> tf.data.Iterator:
+        """As `iterator_over`, from an iterator over what `host.of` returned."""
         if self._prepare:
             iterator = self._prepare.iterator_over(iterator)
         way = self._two_copies if self._two_copies and self.ready_slots > 1 else self._one_copy
@@ -133,25 +130,11 @@ class Staging:
         return way.iterator_over(iterator)
 
 
-def _is_worth_pinning(spec, device: str) -> bool:
-    """Not for what is copied within microseconds; nor where there is no GPU to read it.
-
-    Ragged and sparse tensors travel as variants, whose contents no op of tf.data copies.
-    """
-    size = bytes_of(component_specs(spec))
-    if "device:GPU" not in device or tf.variant in compat.flat_types(spec):
-        return False
-    return size is None or size >= WORTH_PINNING
+def next_number() -> int:
+    """One for each staging; an id() comes back after the object is gone."""
+    return next(_numbers)
 
 
 def _are_apart(one: str, other: str) -> bool:
     """Whether there is anything to copy: logical CPUs share their memory."""
     return one != other and not ("device:CPU" in one and "device:CPU" in other)
-
-
-def _host_options(given: tf.data.Options) -> tf.data.Options:
-    """Threads of its own for the host pipeline, so that it never waits for those of a hop."""
-    options = tf.data.Options()
-    if not given.threading.private_threadpool_size:
-        options.threading.private_threadpool_size = usable_cores()
-    return options

@@ -1,8 +1,5 @@
 """DataModelSplitStrategy: batches are prepared on one device while another one trains."""
 
-import contextlib
-import threading
-
 import tensorflow as tf
 
 from dual_device_strategy import compat
@@ -10,9 +7,7 @@ from dual_device_strategy.data_service import DataService
 from dual_device_strategy.devices import Devices, device_pair
 from dual_device_strategy.distributed import StagedDataset
 from dual_device_strategy.out_of_memory import explained, size_of
-from dual_device_strategy.slot_tuning import FIRST
-
-_PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
+from dual_device_strategy.staged_input import StagedInput, check_options, check_slots
 
 
 class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
@@ -100,11 +95,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
         warm_up: bool = False,
         data_service: DataService | None = None,
     ):
-        if slots != "auto" and (isinstance(slots, bool) or not isinstance(slots, int) or slots < 2):
-            raise ValueError(
-                "slots must be a whole number of at least 2 (one batch preparing, one training), "
-                f'or "auto", got slots={slots!r}'
-            )
+        check_slots(slots, auto=True)
         if isinstance(data_device, Devices):
             if model_device is not None:
                 raise ValueError(
@@ -145,89 +136,27 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
             raise explained(error, self, batch, in_step=True) from None
 
 
-class SplitExtended(compat.OneDeviceExtended):
+class SplitExtended(StagedInput, compat.OneDeviceExtended):
     """The one replica is on the model device; the data device feeds it."""
 
     def __init__(self, strategy, data_device, model_device, slots, warm_up):
         super().__init__(strategy, model_device)
-        self.data_device = data_device
-        self.slots = slots
-        self.slots_in_use = FIRST if slots == "auto" else slots  # of the newest iterator
-        self.warm_up = warm_up
+        self.set_data_devices([data_device], slots, warm_up)
         self.data_service = None
-        # For monitors: whether datasets distributed from now on count their batches, and a weak
-        # reference to the newest iterator that does, because Keras keeps its iterator to itself.
-        self.counts_arrivals = False
-        self.last_iterator = lambda: None
-        self._scopes = threading.local()
-
-    @contextlib.contextmanager
-    def data_scope(self):
-        before = getattr(self._scopes, "on_data_device", False)
-        self._scopes.on_data_device = True
-        try:
-            yield
-        finally:
-            self._scopes.on_data_device = before
-
-    def _create_variable(self, next_creator, **kwargs):
-        if getattr(self._scopes, "on_data_device", False) and kwargs.get("colocate_with") is None:
-            kwargs.pop("colocate_with", None)
-            with tf.device(self.data_device):
-                return next_creator(**kwargs)
-        return super()._create_variable(next_creator, **kwargs)
 
     def _experimental_distribute_dataset(self, dataset, options):
-        _check(options)
-        if options is not None and options.experimental_replication_mode != _PER_WORKER:
-            raise NotImplementedError(
-                "InputOptions.experimental_replication_mode=PER_REPLICA was asked for, but a whole "
-                "dataset is not split; use distribute_datasets_from_function, or PER_WORKER"
-            )
+        check_options(options, whole_dataset=True)
         return StagedDataset(self._container_strategy(), dataset, options)
 
     def _distribute_datasets_from_function(self, dataset_fn, options):
-        _check(options)
+        check_options(options, whole_dataset=False)
         strategy = self._container_strategy()
         workers = self._input_workers_with_options(options)
-        dataset = compat.dataset_from_function(dataset_fn, workers, strategy, options)
-        return StagedDataset(strategy, dataset, options)
+        made = compat.datasets_from_function(dataset_fn, workers, 1, strategy, options)
+        return StagedDataset(strategy, made._datasets[0], options)
 
     def _input_workers_with_options(self, options=None):
         target = self._device
         if options is not None and not options.experimental_fetch_to_device:
             target = self._input_device
         return compat.InputWorkers([(compat.host_of(self.data_device), (target,))])
-
-    def slot_counts(self, options) -> tuple[int, int]:
-        """How many batches may wait on the data device and on the model device, at first."""
-        ready = (FIRST if self.slots == "auto" else self.slots) - 2
-        if options is not None and options.experimental_per_replica_buffer_size != 1:
-            ready = options.experimental_per_replica_buffer_size
-            return min(ready, 1), ready
-        return 1, ready
-
-
-@contextlib.contextmanager
-def data_scope():
-    """Variables made in this scope live on the data device of the strategy in whose scope it is.
-
-        with strategy.scope():
-            with data_scope():
-                front_end_net = ...
-
-    Under any other strategy, or none, it changes nothing.
-    """
-    extended = tf.distribute.get_strategy().extended
-    with getattr(extended, "data_scope", contextlib.nullcontext)():
-        yield
-
-
-def _check(options: tf.distribute.InputOptions | None) -> None:
-    if options is None:
-        return
-    if options.experimental_per_replica_buffer_size < 0:
-        raise ValueError(
-            "InputOptions.experimental_per_replica_buffer_size must be at least 0, got "
-            f"{options.experimental_per_replica_buffer_size}"
-        )

@@ -1,4 +1,4 @@
-"""One test environment: two emulated GPUs and three logical CPUs in every pytest process.
+"""One test environment: two emulated GPUs and six logical CPUs in every pytest process.
 
 TensorFlow fixes its devices when its runtime starts, so they are made here, before any test
 module is imported.  Tests that need a process of their own use `run_python`, or
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def pytest_configure():
     emulation.start(gpus=2, memory_mb=1024)
     cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 6)
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
 

@@ -84,6 +84,31 @@ def named(data_gpu: int | None, model_gpu: int | None) -> str:
     return ", ".join(f"{name}={index}" for name, index in given.items() if index is not None)
 
 
+def check_several(
+    data_gpus: int | Sequence[int] | None, model_gpus: int | Sequence[int] | None, gpus: Sequence
+) -> tuple[list[int], list[int]]:
+    """The physical indices in the two lists that the user gave.
+
+    Raises:
+      ValueError: if one is missing or empty, or an index is there twice or does not exist.
+    """
+    lists = []
+    for name, asked in (("data_gpu", data_gpus), ("model_gpu", model_gpus)):
+        indices = [asked] if isinstance(asked, int) else list(asked or ())
+        if not indices:
+            raise ValueError(f"{name}={asked} names no GPU, but the other one is a list: name both")
+        for index in indices:
+            if not 0 <= index < len(gpus):
+                raise ValueError(
+                    f"{name}={asked} asks for GPU {index}, but TensorFlow sees {_count(gpus)}: "
+                    "name GPUs that exist, or emulate them with EMULATED_GPUS in the environment"
+                )
+            if indices.count(index) > 1:
+                raise ValueError(f"{name}={asked} names GPU {index} more than once; name it once")
+        lists.append(indices)
+    return lists[0], lists[1]
+
+
 def _count(gpus):
     if not gpus:
         return "no GPU"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -47,29 +48,36 @@ class Device:
 class Devices:
     """The two devices that `configure_devices` set up, and the reason for choosing them.
 
-    Use them with `DataModelSplitStrategy(devices.data_device, devices.model_device)`.
+    Use them with `DataModelSplitStrategy(devices.data_device, devices.model_device)`.  Where lists
+    were asked for, both are tuples, for `MirroredDataModelSplitStrategy`.
     `str(devices)` is one line for a log.
     """
 
-    data: Device
-    model: Device
+    data: Device | tuple[Device, ...]
+    model: Device | tuple[Device, ...]
     reason: str
 
     @property
-    def data_device(self) -> str:
-        return self.data.logical
+    def several(self) -> bool:
+        """Whether lists were asked for."""
+        return isinstance(self.data, tuple)
 
     @property
-    def model_device(self) -> str:
-        return self.model.logical
+    def data_device(self) -> str | tuple[str, ...]:
+        return tuple(d.logical for d in self.data) if self.several else self.data.logical
+
+    @property
+    def model_device(self) -> str | tuple[str, ...]:
+        return tuple(d.logical for d in self.model) if self.several else self.model.logical
 
     def __str__(self) -> str:
-        return f"{self.data}; {self.model}; {self.reason}"
+        devices = [*self.data, *self.model] if self.several else [self.data, self.model]
+        return "; ".join(map(str, [*devices, self.reason]))
 
 
 def configure_devices(
-    data_gpu: int | None = None,
-    model_gpu: int | None = None,
+    data_gpu: int | Sequence[int] | None = None,
+    model_gpu: int | Sequence[int] | None = None,
     *,
     data_gpu_memory_mb: int | None = None,
     model_gpu_memory_mb: int | None = None,
@@ -91,6 +99,10 @@ def configure_devices(
     the first two.  The card with more memory trains; of equal ones the faster; where they are
     alike, or unknown, the lower index, which is TensorFlow's default device GPU:0.  With one GPU,
     data is prepared on the host CPU; with none, there are two logical CPUs.  The reason is logged.
+
+    Lists of indices set up several devices of each kind, and the result has tuples:
+    `configure_devices(data_gpu=[6, 7], model_gpu=[0, 1, 2, 3])`.  A GPU in both lists is to train
+    a share of the rows as well.  A limit then holds for every GPU of its list.
 
     Memory grows as needed, unless a limit in megabytes is given for a device.  TensorFlow drops
     memory growth from all GPUs once one has a limit, unless TF_FORCE_GPU_ALLOW_GROWTH is set in the
@@ -114,6 +126,8 @@ def configure_devices(
                 f"{role}_gpu_memory_mb={limit} is not an amount of memory: give megabytes, such as "
                 f"{role}_gpu_memory_mb=2048, or leave it out to let memory grow."
             )
+    if isinstance(data_gpu, Sequence) or isinstance(model_gpu, Sequence):
+        return _configure_several(data_gpu, model_gpu, limits, gpus)
     if data_gpu is None and model_gpu is None:
         pair, reason = choosing.choose(gpus)
     else:
@@ -132,6 +146,24 @@ def configure_devices(
         _set_visible_and_memory(gpus, pair, tuple(limits.values()))
     devices = Devices(
         *(_describe(role, gpus, pair, limits[role]) for role in ("data", "model")), reason
+    )
+    logging.info("%s", devices)
+    return devices
+
+
+def _configure_several(data_gpu, model_gpu, limits, gpus) -> Devices:
+    lists = choosing.check_several(data_gpu, model_gpu, gpus)
+    asked = [*lists[0], *lists[1]]
+    _check_not_configured(data_gpu, model_gpu, [gpus[i] for i in sorted(set(asked))])
+    of_each = [limits["data"]] * len(lists[0]) + [limits["model"]] * len(lists[1])
+    # Of a GPU in both lists, the model's limit counts.
+    _set_visible_and_memory(gpus, tuple(asked), tuple(of_each))
+    devices = Devices(
+        *(
+            tuple(_describe_gpu(role, gpus, asked, index, limits[role]) for index in indices)
+            for role, indices in zip(limits, lists, strict=True)
+        ),
+        "as asked",
     )
     logging.info("%s", devices)
     return devices
@@ -199,8 +231,12 @@ def _describe(role, gpus, pair, limit):
             logical = f"CPU:{int(role == 'model')}"
             return _cpu(role, logical, "logical CPU")
         return _cpu(role, "CPU:0", "host CPU")
+    return _describe_gpu(role, gpus, [i for i in pair if i is not None], index, limit)
+
+
+def _describe_gpu(role, gpus, visible, index, limit):
     # TensorFlow numbers the visible GPUs in physical order, whichever was named first.
-    logical = f"GPU:{sorted(i for i in pair if i is not None).index(index)}"
+    logical = f"GPU:{sorted(set(visible)).index(index)}"
     grows = os.environ.get(GROWTH_VARIABLE) != "false"
     if limit is None:
         memory = "memory grows" if grows else f"all memory, by {GROWTH_VARIABLE}=false"

@@ -30,8 +30,8 @@ def device_pair(data_device: str | None, model_device: str | None) -> tuple[str,
         data_device, model_device, origin = _chosen(gpus, cpus)
     else:
         origin = "asked for"
-    data_device = _existing("data_device", data_device, gpus + cpus)
-    model_device = _existing("model_device", model_device, gpus + cpus)
+    data_device = existing("data_device", data_device, gpus + cpus)
+    model_device = existing("model_device", model_device, gpus + cpus)
     logging.info(
         "DataModelSplitStrategy: data device %s, model device %s (%s)",
         short_name(data_device),
@@ -60,7 +60,8 @@ def _chosen(gpus, cpus):
     return *(gpus[physical.index(index)].name for index in pair), f"chosen: {rule}"
 
 
-def _existing(argument: str, device: str, available) -> str:
+def existing(argument: str, device: str, available) -> str:
+    """The full name of a device that was named, or a refusal."""
     remedy = f"available are {_names(available)}; write for instance {argument}='CPU:0'"
     if not isinstance(device, str):
         raise ValueError(f"{argument} must be the name of a device, got {device!r}; {remedy}")

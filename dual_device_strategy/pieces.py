@@ -1,0 +1,97 @@
+"""Cutting a prepared batch into one piece for each replica, on the device that prepared it."""
+
+import itertools
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.hop import components
+
+# Shares are whole numbers of this many parts, so that the rows of a batch whose size is only known
+# when it is there are counted without rounding errors.
+PARTS = 10_000
+
+
+class Cut:
+    """Where a batch of n rows is cut for its replicas.
+
+    Without more, as TensorFlow cuts it: pieces of ceil(n / replicas) rows, the last ones smaller
+    or empty.  With `rows`, each replica has this many of a full batch, and a smaller batch fills
+    them in order, as TensorFlow does for datasets that read files.  With `shares`, each replica has
+    its share of every batch, in whole rows.
+    """
+
+    def __init__(
+        self,
+        replicas: int,
+        *,
+        rows: Sequence[int] | None = None,
+        shares: Sequence[float] | None = None,
+    ):
+        self.replicas, self._rows = replicas, rows
+        self._parts = None
+        if shares is not None:
+            # Of equal edges in any order of adding: the last one is the whole batch.
+            self._parts = [round(PARTS * edge) for edge in itertools.accumulate(shares)]
+            self._parts[-1] = PARTS
+
+    def edges(self, n):
+        """Where the pieces begin and end; `n` is a number of rows or an int32 tensor of it."""
+        least = min if isinstance(n, int) else tf.minimum
+        if self._parts is not None:
+            return [0, *((n * part + PARTS // 2) // PARTS for part in self._parts)]
+        if self._rows is not None:
+            return [0, *(least(n, edge) for edge in itertools.accumulate(self._rows))]
+        step = (n + self.replicas - 1) // self.replicas
+        return [least(n, step * i) for i in range(self.replicas + 1)]
+
+    def row_weights(self, tensor: tf.Tensor) -> tf.Tensor:
+        """For each row of a batch: rows on its replica, times replicas, over rows of the batch."""
+        n = _rows(tensor)
+        edges = self.edges(n)
+        counts = [end - begin for begin, end in itertools.pairwise(edges)]
+        return tf.concat(
+            [
+                tf.fill([rows], tf.cast(rows * self.replicas, tf.float32) / tf.cast(n, tf.float32))
+                for rows in counts
+            ],
+            0,
+        )
+
+    def pieces(self, flat: list[tf.Tensor], spec) -> list[list[tf.Tensor]]:
+        """The components of each replica's piece of a batch, given by its flat tensors."""
+        element = compat.from_flat(spec, flat)
+        # Every tensor of a batch is cut by its own rows, as TensorFlow's rebatching does.
+        edges = tf.nest.map_structure(lambda tensor: self.edges(_rows(tensor)), element)
+        return [
+            components(
+                compat.map_up_to(
+                    element,
+                    lambda tensor, cuts, i=i: _between(tensor, cuts[i], cuts[i + 1]),
+                    element,
+                    edges,
+                )
+            )
+            for i in range(self.replicas)
+        ]
+
+
+def _rows(tensor):
+    """A number where it is known; counting on a GPU would have to wait for it."""
+    static = tensor.shape[0] if tensor.shape.rank else None
+    if static is not None:
+        return static
+    if isinstance(tensor, tf.SparseTensor):
+        return tf.cast(tensor.dense_shape[0], tf.int32)
+    if isinstance(tensor, tf.RaggedTensor):
+        return tf.shape(tensor.row_splits)[0] - 1
+    return tf.shape(tensor)[0]
+
+
+def _between(tensor, begin, end):
+    if isinstance(tensor, tf.SparseTensor):
+        begin, rows = tf.cast(begin, tf.int64), tf.cast(end - begin, tf.int64)
+        start = tf.concat([[begin], tf.zeros_like(tensor.dense_shape[1:])], 0)
+        return tf.sparse.slice(tensor, start, tf.concat([[rows], tensor.dense_shape[1:]], 0))
+    return tensor[begin:end]

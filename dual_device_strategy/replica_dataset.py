@@ -1,0 +1,256 @@
+"""What a strategy with several replicas makes of a dataset: TensorFlow's, over staged batches."""
+
+import copy
+import weakref
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.batch_counts import BatchCounts
+from dual_device_strategy.front_end import reads_files, split
+from dual_device_strategy.pieces import Cut
+from dual_device_strategy.replica_staging import ReplicaStaging
+from dual_device_strategy.replicas import ReplicaBatches, ReplicaIterator
+from dual_device_strategy.staging import Staging
+
+_OFF = tf.data.experimental.AutoShardPolicy.OFF
+_FILE = tf.data.experimental.AutoShardPolicy.FILE
+_AUTO = tf.data.experimental.AutoShardPolicy.AUTO
+
+
+class ReplicaDataset(compat.DistributedDataset):
+    """Global batches that are prepared whole, cut, and copied to the replicas' devices.
+
+    The element spec, the cardinality and what is refused are TensorFlow's own: it is given the
+    whole dataset, and only where batches come from is changed afterwards.
+    """
+
+    def __init__(self, strategy, dataset, options=None):
+        extended = strategy.extended
+        workers = extended._input_workers_with_options(options)
+        super().__init__(
+            workers,
+            strategy,
+            dataset,
+            num_replicas_in_sync=strategy.num_replicas_in_sync,
+            options=options,
+        )
+        if extended.shares:
+            any_size = tf.nest.map_structure(compat.of_any_batch_size, dataset.element_spec)
+            self._element_spec = compat.distributed_spec(strategy, any_size)
+        targets = workers.compute_devices_for_worker(0)
+        host, front_end, spec = split(dataset, extended.data_device)
+        with tf.device(workers.worker_devices[0]):
+            self._cloned_datasets = [compat.auto_shard(host, 1, 0)]
+        self._original_dataset = None
+        self._counts = _counts(extended, workers)
+        self._staging = ReplicaStaging(
+            host.element_spec,
+            front_end,
+            spec,
+            data_devices=extended.data_devices,
+            targets=targets,
+            cut=extended.cut_of(dataset),
+            slots=extended.slot_counts(options),
+            counts=self._counts,
+            warm_up=extended.warm_up,
+            host_options=host.options(),
+            captured_by=extended.captured_by,
+        )
+
+    def _create_cloned_datasets_from_dataset(
+        self, dataset, input_context, input_workers, strategy, num_replicas_in_sync
+    ):
+        # For its element spec, and for what it refuses.
+        rebatch = self._make_rebatch_fn(dataset, 1, num_replicas_in_sync)
+        self._cloned_datasets = [
+            rebatch(dataset, 0) if num_replicas_in_sync > 1 else dataset,
+        ]
+
+    def __iter__(self):
+        counted = self._counts if tf.executing_eagerly() else None
+        before = counted and counted.now()
+        iterator = self._iterator([self._staging.iterator_over(self._cloned_datasets[0])])
+        iterator.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
+        if counted:
+            iterator.counts = counted
+            iterator.arrivals = counted.arrivals(before)
+            self._strategy.extended.last_iterator = weakref.ref(iterator)
+            if self._strategy.extended.warm_up:
+                counted.wait_until(self._staging.ready_slots, before)
+        return iterator
+
+    def _iterator(self, iterators, sealed=True):
+        devices = self._input_workers.compute_devices_for_worker(0)
+        specs = compat.per_replica_specs(self._element_spec, len(devices))
+        return ReplicaIterator(
+            input_workers=self._input_workers,
+            components=[ReplicaBatches(iterators, devices, specs, sealed)],
+            element_spec=self._element_spec,
+            strategy=self._strategy,
+            cardinality=self._cardinality,
+            enable_get_next_as_optional=self._enable_get_next_as_optional,
+            options=self._options,
+        )
+
+    def auto_shard(self, num_shards, shard_ix):
+        """This dataset with only the host's files (or elements) that belong to the shard."""
+        sharded = copy.copy(self)
+        sharded._cardinality = tf.data.UNKNOWN_CARDINALITY
+        with tf.device(self._input_workers.worker_devices[0]):
+            sharded._cloned_datasets = [
+                compat.auto_shard(host, num_shards, shard_ix) for host in self._cloned_datasets
+            ]
+        return sharded
+
+    @property
+    def _type_spec(self):
+        spec = ReplicaDatasetSpec(
+            self._input_workers,
+            self._element_spec,
+            self._strategy,
+            self._options,
+            self._cardinality,
+            self._enable_get_next_as_optional,
+        )
+        spec._dataset = copy.copy(self)
+        # A function keeps the types of its arguments; it is not to keep the data as well.
+        spec._dataset._cloned_datasets = None
+        return spec
+
+    def _numbers(self):
+        return (self._staging.number,)
+
+    def _host_specs(self):
+        return [self._staging.host_spec]
+
+
+class ReplicaDatasetFromFunction(ReplicaDataset):
+    """Batches of one replica each, as a dataset function makes them: dealt out, not cut.
+
+    Every replica has slots of its own, and the front end runs on each replica's batch.
+    """
+
+    def __init__(self, strategy, dataset_fn, options=None):
+        extended = strategy.extended
+        workers = extended._input_workers_with_options(options)
+        made = compat.datasets_from_function(
+            dataset_fn, workers, strategy.num_replicas_in_sync, strategy, options
+        )
+        targets = [
+            device
+            for worker in range(workers.num_workers)
+            for device in workers.compute_devices_for_worker(worker)
+        ]
+        self._input_workers = compat.InputWorkers([(workers.worker_devices[0], tuple(targets))])
+        self._strategy, self._options, self._input_context = strategy, options, None
+        self._cardinality = made.cardinality
+        self._enable_get_next_as_optional = made._enable_get_next_as_optional
+        self._element_spec = made._element_spec
+        self._num_replicas_in_sync, self._replica_order, self._built = None, None, True
+        self._counts = None
+        parts = [split(dataset, extended.data_device) for dataset in made._datasets]
+        self._cloned_datasets = [host for host, _, _ in parts]
+        self._specs = [host.element_spec for host in self._cloned_datasets]
+        self._stagings = []
+        for i, target in enumerate(targets):
+            data_device = extended.data_devices[i % len(extended.data_devices)]
+            host, front_end, spec = parts[i % len(parts)]
+            self._stagings.append(
+                Staging(
+                    host_spec=host.element_spec,
+                    front_end=front_end,
+                    front_end_spec=spec,
+                    devices=(data_device, target),
+                    slots=extended.slot_counts(options),
+                    host_options=host.options(),
+                    captured=extended.captured_by(data_device),
+                )
+            )
+
+    def __iter__(self):
+        hosts = [
+            staging.host.of(host)
+            for staging, host in zip(self._stagings, self._cloned_datasets, strict=False)
+        ]
+        device = self._input_workers.worker_devices[0]
+        dealt = [
+            iterator
+            for host in hosts
+            for iterator in compat.dealt(host, len(self._stagings) // len(hosts), device)
+        ]
+        iterators = [
+            staging.iterator_from(host) for staging, host in zip(self._stagings, dealt, strict=True)
+        ]
+        iterator = self._iterator(iterators, sealed=False)
+        iterator.slots = self._strategy.extended.slots_in_use = self._stagings[0].ready_slots + 2
+        return iterator
+
+    def _numbers(self):
+        return tuple(staging.number for staging in self._stagings)
+
+    def _host_specs(self):
+        return self._specs
+
+
+class ReplicaDatasetSpec(compat.DistributedDatasetSpec):
+    """Type of a `ReplicaDataset`; as `StagedDatasetSpec`, its hops are part of it."""
+
+    _dataset = None  # without the host's part
+
+    @property
+    def value_type(self):
+        return type(self._dataset)
+
+    def _serialize(self):
+        return (*super()._serialize(), self._identity())
+
+    def _identity(self):
+        cardinality = tf.get_static_value(self._cardinality)
+        return self._dataset._numbers(), None if cardinality is None else int(cardinality)
+
+    def is_subtype_of(self, other):
+        return type(other) is type(self) and other._identity() == self._identity()
+
+    def most_specific_common_supertype(self, others):
+        return self if all(self.is_subtype_of(other) for other in others) else None
+
+    def _with_tensor_ranks_only(self):
+        return self
+
+    def _without_tensor_names(self):
+        return self
+
+    @property
+    def _component_specs(self):
+        return [tf.data.DatasetSpec(spec) for spec in self._dataset._host_specs()]
+
+    def _from_components(self, components):
+        dataset = copy.copy(self._dataset)
+        dataset._cloned_datasets = components
+        return dataset
+
+    @staticmethod
+    def from_value(value):
+        return value._type_spec
+
+
+def cut_as_tensorflow(dataset: tf.data.Dataset, replicas: int) -> Cut:
+    """The cut that gives each replica the rows it has under TensorFlow's own strategies.
+
+    TensorFlow cuts a partial batch in two ways.  Where a dataset is sharded by elements each
+    replica has the same part of it; where by files, or not at all, the first ones are full.
+    """
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    if policy in (_OFF, _FILE) or (policy == _AUTO and reads_files(dataset)):
+        size = tf.get_static_value(compat.batch_size_of(dataset))
+        if size is not None and size > 0:
+            rows = tf.get_static_value(compat.batch_sizes_for_worker(size, 1, replicas, 0))
+            return Cut(replicas, rows=[int(row) for row in rows])
+    return Cut(replicas)
+
+
+def _counts(extended, workers) -> BatchCounts | None:
+    if extended.warm_up or extended.counts_arrivals:
+        return BatchCounts.on(workers.worker_devices[0], extended.warm_up)
+    return None

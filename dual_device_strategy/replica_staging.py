@@ -1,0 +1,181 @@
+"""The way of a batch to several replicas: prepared whole, cut, then copied piece by piece.
+
+    dataset                     a tf.data pipeline on the host
+    Dealer on the host          several data devices take whole batches in turns
+    Hop to a data device        PREPARING: the front end over the whole batch
+    Hop to the host             cut on the data device; the handles of a box for each piece
+    in turns, on the host       the data devices' batches in their order again
+    ParallelMap on the host     READY: two batches at once, each piece to its replica's device
+    iterator on the host        sealed handles; each replica's device opens its own box
+
+There is one pipeline of whole batches, so order, errors, the end and the number of slots are as
+for one replica.
+"""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.batch_counts import BatchCounts
+from dual_device_strategy.boxes import HANDLE, boxed, sealed
+from dual_device_strategy.copies import AT_ONCE, copier
+from dual_device_strategy.hop import (
+    Hop,
+    component_specs,
+    get_next,
+    hop_options,
+    name_tensor,
+    trace,
+)
+from dual_device_strategy.host_part import HostPart
+from dual_device_strategy.out_of_memory import PREPARING, READY, scope_name
+from dual_device_strategy.pieces import Cut
+from dual_device_strategy.staging import next_number
+
+_SEAL = tf.TensorSpec([], tf.variant)
+
+
+class ReplicaStaging:
+    """The slots between a host dataset and the steps of several replicas."""
+
+    def __init__(
+        self,
+        host_spec,
+        front_end: Callable | None,
+        front_end_spec,
+        *,
+        data_devices: Sequence[str],
+        targets: Sequence[str],
+        cut: Cut,
+        slots: tuple[int, int],
+        counts: BatchCounts | None = None,
+        warm_up: bool = False,
+        host_options: tf.data.Options | None = None,
+        captured_by: Callable[[str], Callable | None],
+    ):
+        """Traces every function that the hops need.
+
+        `captured_by(data_device)` says what the front end there uses in the place of a tensor
+        that it captured.
+        """
+        self.number = next_number()
+        self.host_spec = host_spec
+        self._host = compat.host_of(data_devices[0])
+        self._warm_up = warm_up
+        prepared_slots, self.ready_slots = slots
+        specs = component_specs(front_end_spec)
+        on_host = data_devices[0] == self._host
+        self.host = HostPart(
+            host_spec,
+            self._host,
+            (targets if on_host else data_devices)[0],
+            slots=prepared_slots if on_host else 0,
+            counts=counts,
+            options=host_options,
+        )
+        self._prepare = [
+            Hop(
+                host_spec,
+                self._host,
+                device,
+                scope=scope_name(PREPARING, specs),
+                slots=prepared_slots,
+                transform=front_end,
+                element_spec=front_end_spec,
+                get_next=self.host.get_next,
+                failed=counts.note_end if warm_up else None,
+                warm_up=warm_up,
+                captured=captured_by(device),
+            )
+            for device in data_devices
+            if not on_host
+        ]
+        scope = scope_name(READY, specs)
+        self._handles, self._seals = (HANDLE,) * len(targets), (_SEAL,) * len(targets)
+        self._boxes = [
+            Hop(
+                front_end_spec,
+                device,
+                self._host,
+                scope=scope,
+                at_source=lambda flat: [boxed(piece) for piece in cut.pieces(flat, front_end_spec)],
+                moved_spec=self._handles,
+                get_next=self.host.get_next if on_host else get_next,
+            )
+            for device in data_devices
+        ]
+        pieces = component_specs(tf.nest.map_structure(compat.of_any_batch_size, front_end_spec))
+        self._copy = self._traced_copy(data_devices, targets, pieces, scope, counts)
+
+    def _traced_copy(self, data_devices, targets, specs, scope, counts):
+        copiers = [copier(device, specs, scope) for device in targets]
+
+        def copy(source_name, *handles):
+            moved = [
+                copy(handle, source_name) for copy, handle in zip(copiers, handles, strict=True)
+            ]
+            if counts:
+                with tf.control_dependencies(moved):
+                    counts.count_arrival()
+            return [sealed(handle) for handle in moved]
+
+        if len(data_devices) == 1:
+            name = name_tensor(data_devices[0])
+            return trace(lambda *handles: copy(name, *handles), *self._handles)
+        # Which of them prepared a batch comes with it; so each copy knows where to call.
+        self._tags = [self._traced_tag(name_tensor(device)) for device in data_devices]
+        return trace(copy, tf.TensorSpec([], tf.string), *self._handles)
+
+    def _traced_tag(self, name):
+        return trace(lambda *handles: [tf.identity(name), *handles], *self._handles)
+
+    def iterator_over(self, host: tf.data.Dataset) -> tf.data.Iterator:
+        """`host`'s batches as sealed handles, those of all replicas in one element."""
+        prepared = compat.dealt(self.host.of(host), len(self._boxes), self._host)
+        if self._prepare:
+            prepared = [
+                hop.iterator_over(each) for hop, each in zip(self._prepare, prepared, strict=True)
+            ]
+        with tf.device(self._host):
+            boxes = [
+                hop.dataset_over(each) for hop, each in zip(self._boxes, prepared, strict=True)
+            ]
+            seals = self._copied(boxes[0] if len(boxes) == 1 else self._in_turns(boxes))
+            return iter(seals.with_options(hop_options(self._warm_up)))
+
+    def _copied(self, boxes: tf.Tensor) -> tf.data.Dataset:
+        """What holds the READY batches, copied or on their way."""
+        settings = {
+            "input_dataset": boxes,
+            "other_arguments": self._copy.captured_inputs,
+            "f": self._copy,
+            "output_types": [tf.variant] * len(self._seals),
+            "output_shapes": [[]] * len(self._seals),
+        }
+        if not self.ready_slots:  # a batch is copied when it is asked for
+            return compat.dataset_of(tf.raw_ops.MapDataset(**settings), self._seals)
+        copies = min(AT_ONCE, self.ready_slots)
+        variant = tf.raw_ops.ParallelMapDatasetV2(
+            num_parallel_calls=tf.constant(copies, tf.int64), deterministic="true", **settings
+        )
+        seals = compat.dataset_of(variant, self._seals)
+        return seals.prefetch(self.ready_slots - copies) if self.ready_slots > copies else seals
+
+    def _in_turns(self, boxes: list[tf.Tensor]) -> tf.Tensor:
+        """The data devices' batches in the order in which the host dealt them out."""
+        types = [tf.string, *[tf.resource] * len(self._handles)]
+        kinds = {"output_types": types, "output_shapes": [[]] * len(types)}
+        tagged = [
+            tf.raw_ops.MapDataset(
+                input_dataset=each, other_arguments=tag.captured_inputs, f=tag, **kinds
+            )
+            for each, tag in zip(boxes, self._tags, strict=True)
+        ]
+        turns = tf.data.Dataset.range(len(boxes)).repeat()
+        return tf.raw_ops.DirectedInterleaveDataset(
+            selector_input_dataset=compat.variant_of(turns),
+            data_input_datasets=tagged,
+            stop_on_empty_dataset=True,
+            **kinds,
+        )

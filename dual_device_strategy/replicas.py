@@ -1,0 +1,185 @@
+"""One machine's iterator over batches for several replicas."""
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.boxes import unsealed
+from dual_device_strategy.hop import component_specs
+from dual_device_strategy.out_of_memory import explained, size_of
+
+
+class ReplicaBatches(compat.CompositeTensor):
+    """What hands out the batches of all replicas of a machine, in order of the replicas.
+
+    In the place of TensorFlow's `_SingleWorkerOwnedDatasetIterator`.  Either one iterator on the
+    host whose elements are the sealed boxes of all replicas, or an iterator on each replica's
+    device.  Boxes are opened where they are used; nothing but their seals passes the host.
+    """
+
+    def __init__(self, iterators, devices, specs, sealed: bool):
+        self.iterators, self.devices, self.specs, self.sealed = iterators, devices, specs, sealed
+
+    def get_next_as_list(self, name=None):
+        del name
+        if self.sealed:
+            return self._opened(self.iterators[0].get_next())
+        return [
+            self._packed(self._next_on(device, iterator), spec)
+            for iterator, device, spec in zip(self.iterators, self.devices, self.specs, strict=True)
+        ]
+
+    def get_next_as_optional_list(self):
+        if self.sealed:
+            optional = self.iterators[0].get_next_as_optional()
+            return [
+                _Optional(
+                    optional,
+                    lambda i=i: self._opened(optional.get_value(), only=i)[0],
+                    self.specs[i],
+                )
+                for i in range(len(self.devices))
+            ]
+        optionals = []
+        for iterator, device, spec in zip(self.iterators, self.devices, self.specs, strict=True):
+            with tf.device(device):
+                optional = iterator.get_next_as_optional()
+            optionals.append(
+                _Optional(
+                    optional,
+                    lambda optional=optional, spec=spec: self._packed(optional.get_value(), spec),
+                    spec,
+                )
+            )
+        return optionals
+
+    @staticmethod
+    def _next_on(device, iterator):
+        with tf.device(device):
+            return iterator.get_next()
+
+    def _opened(self, seals, only=None):
+        opened = []
+        for i, (device, spec) in enumerate(zip(self.devices, self.specs, strict=True)):
+            if only is None or only == i:
+                with tf.device(device):
+                    opened.append(self._packed(unsealed(seals[i], component_specs(spec)), spec))
+        return opened
+
+    @staticmethod
+    def _packed(flat, spec):
+        return tf.nest.pack_sequence_as(spec, list(flat), expand_composites=True)
+
+    @property
+    def _type_spec(self):
+        return ReplicaBatchesSpec(self.devices, self.specs, self.sealed)
+
+
+class _Optional:
+    """What of `tf.experimental.Optional` TensorFlow's distributed iterator uses."""
+
+    def __init__(self, optional, value, element_spec):
+        self.has_value, self.get_value, self.element_spec = optional.has_value, value, element_spec
+
+
+class ReplicaBatchesSpec(tf.TypeSpec):
+    """Type of `ReplicaBatches`."""
+
+    def __init__(self, devices, specs, sealed):
+        self._devices, self._specs, self._sealed = tuple(devices), tuple(specs), sealed
+
+    @property
+    def value_type(self):
+        return ReplicaBatches
+
+    def _serialize(self):
+        return self._devices, self._specs, self._sealed
+
+    @property
+    def _component_specs(self):
+        if self._sealed:
+            return [tf.data.IteratorSpec((tf.TensorSpec([], tf.variant),) * len(self._devices))]
+        return [tf.data.IteratorSpec(component_specs(spec)) for spec in self._specs]
+
+    def _to_components(self, value):
+        return value.iterators
+
+    def _from_components(self, components):
+        return ReplicaBatches(list(components), self._devices, self._specs, self._sealed)
+
+
+class ReplicaIterator(compat.DistributedIterator):
+    """TensorFlow's distributed iterator; only where its batches come from differs.
+
+    `slots`, `arrivals` and `counts` are those of `StagedIterator`.
+    """
+
+    slots = None
+    arrivals = None
+    counts = None
+
+    def get_next(self, name=None):
+        try:
+            return super().get_next(name)
+        except tf.errors.ResourceExhaustedError as error:
+            batch = size_of(component_specs(self._iterators[0].specs[0]))
+            raise explained(error, self._strategy, batch, in_step=False) from None
+
+    @property
+    def _type_spec(self):
+        return ReplicaIteratorSpec(
+            self._input_workers,
+            self._element_spec,
+            self._strategy,
+            self._options,
+            self._cardinality,
+            self._enable_get_next_as_optional,
+        ).over(self._iterators[0]._type_spec)
+
+
+class ReplicaIteratorSpec(compat.DistributedIteratorSpec):
+    """Type of a `ReplicaIterator`."""
+
+    _batches = None  # the spec of its ReplicaBatches
+
+    def over(self, batches: ReplicaBatchesSpec) -> "ReplicaIteratorSpec":
+        self._batches = batches
+        return self
+
+    @property
+    def value_type(self):
+        return ReplicaIterator
+
+    def _serialize(self):
+        return (*super()._serialize(), self._batches)
+
+    def most_specific_common_supertype(self, others):
+        common = super().most_specific_common_supertype(others)
+        return common and common.over(self._batches)
+
+    def is_subtype_of(self, other):
+        return super().is_subtype_of(other) and self._batches == other._batches
+
+    def _with_tensor_ranks_only(self):
+        return super()._with_tensor_ranks_only().over(self._batches)
+
+    def _without_tensor_names(self):
+        return super()._without_tensor_names().over(self._batches)
+
+    @property
+    def _component_specs(self):
+        return [self._batches]
+
+    def _from_components(self, components):
+        return ReplicaIterator(
+            input_workers=self._input_workers,
+            components=components,
+            element_spec=self._element_spec,
+            strategy=self._strategy,
+            cardinality=self._cardinality,
+            enable_get_next_as_optional=self._enable_get_next_as_optional,
+            options=self._options,
+        )
+
+    @staticmethod
+    def from_value(value):
+        return value._type_spec

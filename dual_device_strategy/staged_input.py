@@ -1,0 +1,129 @@
+"""What strategies with data devices have in common: their variables and their datasets."""
+
+import contextlib
+import threading
+import types
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from dual_device_strategy.slot_tuning import FIRST
+
+PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
+
+
+class StagedInput:
+    """Stands in front of one of TensorFlow's classes of StrategyExtended; see `set_data_devices`.
+
+    A class that derives from it says how datasets are distributed; this one knows the devices
+    that batches are prepared on, how many of them may exist, and variables of `data_scope()`.
+    """
+
+    def set_data_devices(
+        self, data_devices: Sequence[str], slots: int | str, warm_up: bool = False
+    ) -> None:
+        """To be called once, by the class's constructor, with full device names."""
+        self.data_devices = tuple(data_devices)
+        self.slots = slots
+        self.slots_in_use = FIRST if slots == "auto" else slots  # of the newest iterator
+        self.warm_up = warm_up
+        # For monitors: whether datasets distributed from now on count their batches, and a weak
+        # reference to the newest iterator that does, because Keras keeps its iterator to itself.
+        self.counts_arrivals = False
+        self.last_iterator = lambda: None
+        self._scopes = threading.local()
+        self._copied = []  # handles of the variables that every data device has, in device order
+
+    @property
+    def data_device(self) -> str:
+        """The first of the data devices."""
+        return self.data_devices[0]
+
+    @contextlib.contextmanager
+    def data_scope(self):
+        before = getattr(self._scopes, "on_data_device", False)
+        self._scopes.on_data_device = True
+        try:
+            yield
+        finally:
+            self._scopes.on_data_device = before
+
+    def _create_variable(self, next_creator, **kwargs):
+        if not getattr(self._scopes, "on_data_device", False) or kwargs.get("colocate_with"):
+            return super()._create_variable(next_creator, **kwargs)
+        kwargs.pop("colocate_with", None)
+        if len(self.data_devices) == 1:
+            with tf.device(self.data_device):
+                return next_creator(**kwargs)
+        there = types.SimpleNamespace(_devices=self.data_devices)
+        variable = super()._create_variable(next_creator, colocate_with=there, **kwargs)
+        self._copied.append([copy.handle for copy in variable.values])
+        return variable
+
+    def captured_by(self, data_device: str) -> Callable[[tf.Tensor], tf.Tensor] | None:
+        """What a front end on `data_device` uses in the place of a tensor that it captured.
+
+        It was traced once, with the variables of the first data device.
+        """
+        if data_device == self.data_device:
+            return None
+        place = self.data_devices.index(data_device)
+
+        def captured(tensor):
+            for handles in self._copied:
+                if tensor is handles[0]:
+                    return handles[place]
+            return tensor
+
+        return captured
+
+    def slot_counts(self, options) -> tuple[int, int]:
+        """How many batches may wait on the data device and on the model device, at first."""
+        ready = (FIRST if self.slots == "auto" else self.slots) - 2
+        if options is not None and options.experimental_per_replica_buffer_size != 1:
+            ready = options.experimental_per_replica_buffer_size
+            return min(ready, 1), ready
+        return 1, ready
+
+
+@contextlib.contextmanager
+def data_scope():
+    """Variables made in this scope live on the data device of the strategy in whose scope it is.
+
+        with strategy.scope():
+            with data_scope():
+                front_end_net = ...
+
+    Where a strategy has several data devices, each has a copy, and an assignment changes all.
+    Under any other strategy, or none, it changes nothing.
+    """
+    extended = tf.distribute.get_strategy().extended
+    with getattr(extended, "data_scope", contextlib.nullcontext)():
+        yield
+
+
+def check_options(options: tf.distribute.InputOptions | None, whole_dataset: bool) -> None:
+    """Refuses what no strategy with data devices does."""
+    if options is None:
+        return
+    if options.experimental_per_replica_buffer_size < 0:
+        raise ValueError(
+            "InputOptions.experimental_per_replica_buffer_size must be at least 0, got "
+            f"{options.experimental_per_replica_buffer_size}"
+        )
+    if whole_dataset and options.experimental_replication_mode != PER_WORKER:
+        raise NotImplementedError(
+            "InputOptions.experimental_replication_mode=PER_REPLICA was asked for, but a whole "
+            "dataset is not split; use distribute_datasets_from_function, or PER_WORKER"
+        )
+
+
+def check_slots(slots: int | str, auto: bool) -> None:
+    if auto and slots == "auto":
+        return
+    if isinstance(slots, bool) or not isinstance(slots, int) or slots < 2:
+        raise ValueError(
+            "slots must be a whole number of at least 2 (one batch preparing, one training)"
+            + (', or "auto"' if auto else "")
+            + f", got slots={slots!r}"
+        )

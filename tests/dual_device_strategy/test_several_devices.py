@@ -1,0 +1,63 @@
+"""What is asked of several devices: refusals, and no more batches than slots."""
+
+import gc
+import time
+
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import MirroredDataModelSplitStrategy, on_data_device
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "settings", "said"),
+    [
+        ([], ["CPU:1"], {}, "data_devices is empty"),
+        (["CPU:1"], [], {}, "model_devices is empty"),
+        (["CPU:1", "CPU:1"], ["CPU:2"], {}, "more than once"),
+        (["CPU:1"], ["CPU:2", "CPU:2"], {}, "more than once"),
+        (["CPU:1"], ["CPU:1", "CPU:2"], {}, "give shares as well"),
+        (["CPU:1"], ["CPU:77"], {}, "does not exist"),
+        ("CPU:1", ["CPU:2"], {}, "must be a list"),
+        (["CPU:0", "CPU:1"], ["CPU:2"], {}, "the host beside"),
+        (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": (1.0,)}, "1 shares for 2 model devices"),
+        (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": (0.5, 0.6)}, "1 together"),
+        (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": (1.0, 0.0)}, "must be positive"),
+        (["CPU:1"], ["CPU:2"], {"slots": 1}, "at least 2"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_sentence(data, model, settings, said):
+    with pytest.raises(ValueError, match=said) as raised:
+        MirroredDataModelSplitStrategy(data, model, **settings)
+    assert "\n" not in str(raised.value)
+
+
+def live(device):
+    return tf.config.experimental.get_memory_info(device)["current"]
+
+
+@pytest.mark.parametrize("slots", [2, 3, 4, 6])
+def test_no_more_batches_exist_on_a_device_than_its_slots(slots):
+    megabyte = 1_000_000
+    strategy = MirroredDataModelSplitStrategy(["GPU:0"], ["GPU:1"], slots=slots)
+    dataset = tf.data.Dataset.range(20).map(lambda i: tf.fill([1, 250_000], tf.cast(i, tf.float32)))
+    dataset = dataset.apply(on_data_device(lambda x: x + 1.0))
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    gc.collect()
+    before = live("GPU:0"), live("GPU:1")
+    iterator = iter(distributed)
+    seen = []
+    for _ in range(6):
+        batch = next(iterator)
+        time.sleep(0.05)
+        seen.append([live("GPU:0") - before[0], live("GPU:1") - before[1]])
+    data, model = (max(each) / megabyte for each in zip(*seen, strict=True))
+    assert 0.9 < data < 1.2  # the prepared one
+    assert slots - 1.1 < model < slots - 1 + 0.2  # those READY, and the one that trains
+    del batch, iterator
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while live("GPU:1") - before[1] > 0.2 * megabyte and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert live("GPU:0") - before[0] < 0.2 * megabyte
+    assert live("GPU:1") - before[1] < 0.2 * megabyte
