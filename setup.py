@@ -10,6 +10,9 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "myxtts/__init__.py").read_
 # From the oldest release that works to the newest that the tests ran with; see
 # tests/test_packaging.py and the note on versions in docs/ before raising the upper bound.
 TENSORFLOW = ">=2.16,<2.22"
+MOONSHINE = (
+    "moonshine-voice==0.1.0; sys_platform == 'linux' and platform_machine == 'x86_64'"
+)
 DEMO = ["espeakng-loader", "matplotlib"]
 
 # What XTTS v2 reads texts with: numbers, pinyin, romaji, romanised Korean.
@@ -48,6 +51,7 @@ setup(
         "dual_device_strategy.emulation": ["*.cc", "*.h", "*.inc"],
         "myxtts": ["py.typed"],
         "myxtts.corpus.sentences": ["*.txt", "words/*.txt"],
+        "myxtts.evaluation": ["*.txt"],
     },
     entry_points={
         "console_scripts": [
@@ -67,6 +71,8 @@ setup(
     extras_require={
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}", "nvidia-ml-py"],
         "demo": DEMO,
+        # The last moonshine-voice with a model in its wheel, which is for Linux on x86-64 only.
+        "evaluation": ["jiwer", MOONSHINE],
         "text": ["num2words"],  # numbers in words, in languages for which myxtts has none
         "languages": LANGUAGES,
         "dev": [

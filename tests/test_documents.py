@@ -37,6 +37,7 @@ MADE_BY_RUNS = {"report.md", "loss.png", "config.json", "flags.txt", "vocabulary
 MADE_BY_RUNS |= {"steps.jsonl", "monitor-STAGE.jsonl", "identity.json", "run.jsonl", "compare.json"}
 MADE_BY_RUNS |= {"rejected.tsv", "manifest.tsv", "clips.sqlite"}
 MADE_BY_RUNS |= {"vocab.json", "text.json", "LICENSE.txt"}  # of a published directory
+MADE_BY_RUNS |= {"log.txt", "talk.txt"}  # of a run; a transcript
 NAMES_A_FILE = re.compile(r"[\w./-]+\.(py|cc|h|inc|md|json|txt|tsv|svg|png|sqlite|jsonl)")
 
 

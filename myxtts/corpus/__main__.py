@@ -1,5 +1,9 @@
-"""Prepares a corpus: python -m myxtts.corpus --train_data=DIR"""
+"""Prepares a corpus: python -m myxtts.corpus --train_data=DIR
 
+python -m myxtts.corpus cut --recordings=DIR --out=CORPUS makes one of raw recordings (`cutting`).
+"""
+
+import os
 import sys
 
 from absl import app, flags, logging
@@ -36,7 +40,22 @@ flags.DEFINE_list(
 flags.DEFINE_integer("seed", 0, "Seed of the corpus that is made.", 0)
 
 
+flags.DEFINE_string("recordings", None, "With cut: directory of recordings of any length.")
+flags.DEFINE_string("out", None, "With cut: new directory for the corpus.")
+flags.DEFINE_enum(
+    "recogniser", "moonshine", ["own", "moonshine", "whisper"], "With cut: who writes the texts."
+)
+flags.DEFINE_string("recogniser_dir", "recogniser", "With cut: where our own recogniser is kept.")
+flags.DEFINE_string("recogniser_model", None, "With cut: the model of --recogniser=whisper.")
+
+
 def main(arguments: list[str]) -> None:
+    if arguments[1:] == ["cut"]:
+        print(_cut())
+        return
+    for name in ("recordings", "out"):
+        if FLAGS[name].present:
+            raise UserError(f"--{name} is of `python -m myxtts.corpus cut`; write cut before it")
     if len(arguments) > 1:
         raise UserError(f"{arguments[1]!r} is not a flag; the corpus is named with --train_data")
     if FLAGS.train_data is None:
@@ -72,6 +91,27 @@ def main(arguments: list[str]) -> None:
         max_rejected=FLAGS.max_rejected,
     )
     print(f"{summary}\nprepared in {prepared}")
+
+
+def _cut() -> str:
+    for name in ("recordings", "out"):
+        if not FLAGS[name].value:
+            raise UserError(f"--{name} is missing; cut needs --recordings=DIR and --out=DIR")
+    if not os.path.isdir(FLAGS.recordings):
+        raise UserError(f"--recordings={FLAGS.recordings} is no directory")
+    from myxtts.corpus.cutting import cut
+    from myxtts.evaluation.other_recognisers import recogniser_named
+
+    recogniser = recogniser_named(
+        FLAGS.recogniser,
+        language=FLAGS.language,
+        directory=FLAGS.recogniser_dir,
+        model=FLAGS.recogniser_model,
+    )
+    done = cut(
+        FLAGS.recordings, FLAGS.out, recogniser, language=FLAGS.language, speaker=FLAGS.speaker
+    )
+    return f"{done}\nin {FLAGS.out}; train with: python train.py --train_data={FLAGS.out}"
 
 
 def _run(arguments: list[str]) -> None:

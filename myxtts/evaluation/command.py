@@ -21,6 +21,7 @@ def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
             "Where recogniser and judge of voices are kept; trained there when first needed.",
         ),
         ("prepared_dir", None, "Prepared corpus, if the run does not know it."),
+        ("recogniser_model", None, "Directory of the model for --recogniser=whisper."),
         ("save_dir", None, "Leave the speech there as WAV files, with its texts."),
     ):
         flags.DEFINE_string(name, default, help_text, values)
@@ -40,6 +41,22 @@ def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
         ("seed", Speaking.seed, "The same seed says the same thing the same way."),
     ):
         flags.DEFINE_integer(name, default, help_text, flag_values=values)
+    flags.DEFINE_enum(
+        "recogniser",
+        "own",
+        ["own", "moonshine", "whisper"],
+        "Who hears the sentences: a small network of our own, the English one in PyPI's "
+        "moonshine-voice 0.1.0, or faster-whisper with --recogniser_model.",
+        flag_values=values,
+    )
+    flags.DEFINE_multi_enum(
+        "sentences_of",
+        ["corpus"],
+        ["corpus", "people"],
+        "What is said: new sentences of the embedded corpus's kind, or (English) such as people "
+        "type; give the flag twice for both.",
+        flag_values=values,
+    )
     vocoders = ["network", "griffin_lim"]
     help_text = "Default: the run's better one."
     flags.DEFINE_enum("vocoder", None, vocoders, help_text, flag_values=values)
@@ -66,6 +83,9 @@ def evaluation_of_flags(run_flag: str, given: flags.FlagValues = flags.FLAGS):
         training=training,
         held_out=held_out,
         recogniser_dir=Path(given.recogniser_dir).absolute(),
+        recogniser=given.recogniser,
+        recogniser_model=given.recogniser_model,
+        sentences_of=tuple(given.sentences_of),
         speaking=Speaking(**{name: given[name].value for name in names}),
         save_dir=given.save_dir and Path(given.save_dir).absolute(),
     )

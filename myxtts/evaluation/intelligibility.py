@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from myxtts.corpus import wav
 from myxtts.evaluation.distances import CharacterError, mel_cepstral_distance
+from myxtts.evaluation.other_recognisers import OtherRecogniser
 from myxtts.evaluation.recogniser import Recogniser
 from myxtts.evaluation.sentences import Sentence, read
 from myxtts.evaluation.waveforms import griffin_lim_waveforms, log_mels, resampled
@@ -29,6 +30,8 @@ Way = Callable[[Sentence, np.ndarray, ClonedVoice], np.ndarray]
 class Heard:
     """One way to the waveform.
 
+    `word_error` is that of a recogniser that knows words.
+
     `error` is the recogniser's character error, compared with that on the recordings; `distance`
     the mean mel-cepstral distance to the recordings, in dB; `length` how long the speech is, in
     times of the recordings.
@@ -38,25 +41,31 @@ class Heard:
     error: CharacterError
     distance: float
     length: float
+    word_error: float | None = None
 
 
 def intelligibility(
     voice: Voice,
     sentences: Sequence[Sentence],
-    recogniser: Recogniser,
+    recogniser: Recogniser | OtherRecogniser,
     speaking: Speaking | None = None,
     save_dir: Path | None = None,
+    every_way: bool = True,
 ) -> list[Heard]:
     """A row for each way, for sentences in the recogniser's language.
 
     With `save_dir` the speech is left there, a folder for each way with WAV files and their texts
-    in metadata.csv, to be listened to or given to another recogniser.
+    in metadata.csv, to be listened to or given to another recogniser. Without `every_way` there are
+    rows only of the recordings, and of the tokenizer and of text with the voice's own vocoder.
     """
     rate = voice.audio.sample_rate
     recordings = [resampled(*read(s.recording), rate) for s in sentences]
     cloned = cloned_voices(voice, sentences)
     spoken = {"recorded": recordings}
-    for name, way in _ways(voice, speaking).items():
+    ways = _ways(voice, speaking)
+    if not every_way:
+        ways = {n: way for n, way in ways.items() if n.endswith(f"+{voice.vocoder}")}
+    for name, way in ways.items():
         bar = tqdm(sentences, desc=name, unit="sentence")
         spoken[name] = [
             way(sentence, recording, cloned[sentence.references])
@@ -76,6 +85,9 @@ def intelligibility(
                 np.mean([_distance(voice, *pair) for pair in zip(made, recordings, strict=True)])
             ),
             sum(map(len, made)) / sum(map(len, recordings)),
+            recogniser.word_error(made, rate, texts)
+            if isinstance(recogniser, OtherRecogniser)
+            else None,
         )
         for name, made in spoken.items()
     ]

@@ -12,14 +12,17 @@ from myxtts.corpus.sentences import LANGUAGES
 from myxtts.evaluation.cloning import cloning
 from myxtts.evaluation.held_out import held_out_figures
 from myxtts.evaluation.intelligibility import intelligibility
-from myxtts.evaluation.recogniser import trained_recogniser
+from myxtts.evaluation.other_recognisers import recogniser_named
 from myxtts.evaluation.sentences import (
     Sentence,
     embedded_voices,
     held_out_sentences,
     new_sentences,
+    peoples_texts,
+    recorded_sentences,
 )
 from myxtts.evaluation.speakers import trained_voice_judge
+from myxtts.text.languages import base_language
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import stage_names
 from myxtts.voice import Voice
@@ -37,6 +40,9 @@ class Evaluation:
     training: Corpus
     held_out: Corpus
     recogniser_dir: Path
+    recogniser: str = "own"
+    recogniser_model: str | None = None
+    sentences_of: tuple[str, ...] = ("corpus",)
     speaking: Speaking = Speaking()
     save_dir: Path | None = None
 
@@ -71,31 +77,49 @@ def report_intelligibility(evaluation: Evaluation, count: int) -> Iterable[str]:
         share = (count + len(languages) - 1 - number) // len(languages)
         if not share:
             continue
-        recogniser = trained_recogniser(evaluation.recogniser_dir, language)
-        sentences, what = _sentences(evaluation, language, share, recogniser.texts)
-        rows = intelligibility(
-            evaluation.voice,
-            sentences=sentences,
-            recogniser=recogniser,
-            speaking=evaluation.speaking,
-            save_dir=evaluation._saved("intelligibility", language),
+        recogniser = recogniser_named(
+            evaluation.recogniser,
+            language=language,
+            directory=evaluation.recogniser_dir,
+            model=evaluation.recogniser_model,
         )
-        yield f"{language}: {len(sentences)} {what}"
+        for kind in evaluation.sentences_of:
+            yield from _heard(evaluation, language, recogniser=recogniser, kind=kind, count=share)
+
+
+def _heard(
+    evaluation: Evaluation, language: str, *, recogniser, kind: str, count: int
+) -> Iterable[str]:
+    if kind == "people":
+        sentences, what = _peoples_sentences(evaluation, language, count)
+    else:
+        sentences, what = _sentences(evaluation, language, count, recogniser.texts)
+    rows = intelligibility(
+        evaluation.voice,
+        sentences=sentences,
+        recogniser=recogniser,
+        speaking=evaluation.speaking,
+        save_dir=evaluation._saved("intelligibility", language, kind),
+        every_way=evaluation.recogniser == "own",
+    )
+    yield f"{language}: {len(sentences)} {what}, heard by {evaluation.recogniser}"
+    yield (
+        f"  {'speech':<24} {'character error':>15} {'above recorded':>22} "
+        f"{'mel-cepstral distance':>22} {'length':>8}"
+        + ("" if rows[0].word_error is None else f" {'word error':>10}")
+    )
+    for row in rows:
         yield (
-            f"  {'speech':<24} {'character error':>15} {'above recorded':>22} "
-            f"{'mel-cepstral distance':>22} {'length':>8}"
+            f"  {row.way:<24} {row.error.value:15.3f} {row.error.points:+8.1f} "
+            f"+- {row.error.uncertain:3.1f} points "
+            f"{row.distance:19.2f} dB {row.length:8.2f}"
+            + ("" if row.word_error is None else f" {row.word_error:10.3f}")
         )
-        for row in rows:
-            yield (
-                f"  {row.way:<24} {row.error.value:15.3f} {row.error.points:+8.1f} "
-                f"+- {row.error.uncertain:3.1f} points "
-                f"{row.distance:19.2f} dB {row.length:8.2f}"
-            )
-        if rows[0].error.value > 0.3:
-            yield (
-                "  The recogniser was trained on espeak-ng speech and does not understand these "
-                "recordings; have the WAV files of --save_dir read by another one."
-            )
+    if rows[0].error.value > 0.3 and evaluation.recogniser == "own":
+        yield (
+            "  The recogniser was trained on espeak-ng speech and does not understand these "
+            "recordings; take another one with --recogniser."
+        )
 
 
 def _sentences(
@@ -113,6 +137,21 @@ def _sentences(
     place = evaluation.recogniser_dir / "sentences"
     sentences = new_sentences(place, voices, [language], count, known=known)
     return sentences, f"new sentences in {len(voices)} voices of the corpus, said by espeak-ng too"
+
+
+def _peoples_sentences(
+    evaluation: Evaluation, language: str, count: int
+) -> tuple[list[Sentence], str]:
+    voices = embedded_voices(evaluation.training.speakers, evaluation.training.languages)
+    if voices is None or base_language(language) != "en":
+        raise UserError(
+            "--sentences_of=people is for voices of the embedded corpus that speak English, whose "
+            "recordings espeak-ng can make; leave it out"
+        )
+    texts = peoples_texts()
+    place = evaluation.recogniser_dir / "sentences"
+    sentences = recorded_sentences(place, voices, language, texts=texts[:count])
+    return sentences, "sentences as people type them"
 
 
 def report_cloning(evaluation: Evaluation, count: int) -> Iterable[str]:

@@ -96,6 +96,34 @@ def new_sentences(
     ]
 
 
+def peoples_texts() -> list[str]:
+    """English sentences as people type them, written for judging; no corpus is made of them."""
+    lines = Path(__file__).with_name("other_sentences_en.txt").read_text(encoding="utf-8")
+    return [line for line in lines.splitlines() if line and not line.startswith("#")]
+
+
+def recorded_sentences(
+    directory: Path, voices: Sequence[Voice], language: str, texts: Sequence[str]
+) -> list[Sentence]:
+    """These texts, said by the voices in turn; references are those of `new_sentences`."""
+    said = [
+        EmbeddedClip(text, language, voice)
+        for text, voice in zip(texts, itertools.cycle(voices), strict=False)
+    ]
+    known = new_sentences(directory, voices, [language], len(voices))
+    references = {sentence.speaker: sentence.references for sentence in known}
+    return [
+        Sentence(
+            clip.text,
+            language=language,
+            speaker=clip.voice.name,
+            recording=path,
+            references=references[clip.voice.name],
+        )
+        for clip, path in zip(said, _recorded(directory, said), strict=True)
+    ]
+
+
 def _recorded(directory: Path, clips: Sequence[EmbeddedClip]) -> list[str]:
     tasks = (
         (clip, None if (directory / clip.file_name).is_file() else dataclasses.asdict(clip))
