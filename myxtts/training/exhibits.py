@@ -13,7 +13,7 @@ import soundfile
 import tensorflow as tf
 from absl import logging
 
-from myxtts.config import BatchConfig, FeatureConfig, Speaking
+from myxtts.config import AudioConfig, BatchConfig, FeatureConfig, Speaking
 from myxtts.corpus.batches import read_batches
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.plan import BatchPlan
@@ -22,6 +22,7 @@ from myxtts.features import make_features
 from myxtts.model.sampling import generate, most_codes
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.config import TrainConfig
+from myxtts.training.pictures import attention_picture, mel_picture
 from myxtts.training.reports import Board
 
 _CLIPS = 3
@@ -39,15 +40,19 @@ class Exhibits:
       strategy: to run networks under.
       clips: a batch of a few clips with features and waveforms, not cut.
       texts: token ids, and the number of the clip whose voice says them.
+      said: what is said, by name: "clip0" and so on, and "text0" and so on.
+      tokens: of each clip, its text token by token.
       step: the step that is shown.
     """
 
     strategy: tf.distribute.Strategy
     clips: dict
     texts: list[tuple[list[int], int]]
+    said: dict[str, str]
+    tokens: list[list[str]]
     board: Board
     directory: Path
-    sample_rate: int
+    audio: AudioConfig
     step: int = 0
 
     @classmethod
@@ -78,18 +83,23 @@ class Exhibits:
         )
         dataset = read_batches(corpus, encoded, plan, epochs=1, workers=1, host_prefetch=1)
         clips = make_features(FeatureConfig(model.audio))(next(iter(dataset)))
-        spoken = []
+        spoken, said = [], {f"clip{i}": corpus.texts[i] for i in range(len(corpus))}
         for number, (text, language) in enumerate(texts or _own_texts(corpus)):
             same = [i for i in range(len(corpus)) if corpus.language_of(i) == language]
             clip = same[number % len(same)] if same else number % len(corpus)
             spoken.append((vocabulary.encode(text, language), clip))
+            said[f"text{number}"] = text
         return cls(
             strategy=strategy,
             clips=clips,
             texts=spoken,
+            said=said,
+            tokens=[
+                [vocabulary.decode([token]) for token in encoded[i]] for i in range(len(corpus))
+            ],
             board=board,
             directory=directory,
-            sample_rate=model.audio.sample_rate,
+            audio=model.audio,
         )
 
     def references(self) -> dict[str, Reference]:
@@ -121,20 +131,28 @@ class Exhibits:
         return mels
 
     def mel(self, name: str, mel: tf.Tensor) -> None:
-        self.board.picture(self.step, name, np.flipud(np.asarray(mel).T))
+        self.board.picture(self.step, name, mel_picture(np.asarray(mel), self.audio))
 
-    def attention(self, name: str, weights: tf.Tensor) -> None:
-        """`weights [audio, text]`, shown with the text upwards."""
-        self.board.picture(self.step, name, np.flipud(np.asarray(weights).T))
+    def attention(self, name: str, weights: tf.Tensor, clip: int) -> None:
+        """`weights [audio, text]` of a clip; the text is its own, between start and stop."""
+        frames = int(self.clips["mel_lengths"][clip])
+        seconds = frames * self.audio.hop_length / self.audio.sample_rate
+        tokens = ["", *self.tokens[clip], ""]
+        self.board.picture(
+            self.step, name, attention_picture(np.asarray(weights), seconds, tokens)
+        )
 
     def sound(self, name: str, waveform: tf.Tensor) -> None:
-        """Into TensorBoard, and as a WAV file into samples/."""
+        """Into TensorBoard, and as a WAV file into samples/, with the text beside it; the name
+        begins with one of `said`."""
+        text = next((text for begin, text in self.said.items() if name.startswith(begin)), "")
         waveform = np.clip(np.asarray(waveform, np.float32), -1.0, 1.0)
-        self.board.sound(self.step, name, waveform, self.sample_rate)
+        self.board.sound(self.step, name, waveform, self.audio.sample_rate, text)
         place = self.directory / f"step-{self.step:08d}"
         place.mkdir(parents=True, exist_ok=True)
         with open(place / f"{name}.wav", "wb") as file:  # for its errors
-            soundfile.write(file, waveform, self.sample_rate, subtype="PCM_16", format="WAV")
+            soundfile.write(file, waveform, self.audio.sample_rate, subtype="PCM_16", format="WAV")
+        (place / f"{name}.txt").write_text(f"{text}\n", encoding="utf-8")
 
 
 def _own_texts(corpus: Corpus) -> list[tuple[str, str]]:

@@ -1,7 +1,14 @@
 """report.md and loss.png: what a run came to."""
 
-import numpy as np
+import datetime
+import platform
+from collections.abc import Iterable, Iterator
 
+import keras
+import numpy as np
+import tensorflow as tf
+
+import myxtts
 from myxtts import UserError
 from myxtts.config import write_whole
 from myxtts.training.run_directory import RunDirectory
@@ -14,7 +21,7 @@ def write_report(run: RunDirectory) -> str:
     form = run.config().model.form
     results = {stage: run.result(stage) for stage in stage_names(form)}
     results = {stage: result for stage, result in results.items() if result is not None}
-    lines = [f"# Training in {run.path.name}", ""]
+    lines = [f"# Training in {run.path.name}", "", *_how_it_was_made(run), ""]
     lines += [
         "| stage | steps | minutes | in steps | before and after them | ended because | parameters "
         "| waiting for data | skipped |"
@@ -47,6 +54,7 @@ def write_report(run: RunDirectory) -> str:
             lines += [f"{stage}:", "", "```", result["devices"], "```", ""]
     if not any(result.get("devices") for result in results.values()):
         lines += ["They were not watched.", ""]
+    lines += ["## Samples", "", *_samples(run, results), ""]
     lines += ["## Loss", "", _drawn(run, form), ""]
     text = "\n".join(lines)
     try:
@@ -54,6 +62,28 @@ def write_report(run: RunDirectory) -> str:
     except OSError as error:
         raise UserError(f"{run.report_file} cannot be written: {error.strerror}") from None
     return text
+
+
+def _how_it_was_made(run: RunDirectory) -> Iterator[str]:
+    """Command, date and versions."""
+    today = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
+    yield (
+        f"Written {today} by myxtts {myxtts.__version__} with TensorFlow {tf.__version__}, Keras "
+        f"{keras.__version__} and Python {platform.python_version()} on {platform.machine()}."
+    )
+    if run.flags_file.exists():
+        lines = run.flags_file.read_text(encoding="utf-8").splitlines()
+        yield from ("", "Flags ([flags.txt](flags.txt)):", "", "```", *lines[1:], "```")
+
+
+def _samples(run: RunDirectory, results: Iterable[str]) -> Iterator[str]:
+    """Links to what each stage sounded like at its end, with the texts."""
+    for stage in results:
+        places = sorted((run.samples / stage).glob("step-*"))
+        for sound in sorted(places[-1].glob("*.wav")) if places else ():
+            beside = sound.with_suffix(".txt")
+            text = beside.read_text(encoding="utf-8").strip() if beside.exists() else ""
+            yield f"- {stage}: [{sound.stem}]({sound.relative_to(run.path)}): {text}"
 
 
 def _share_in_steps(result: dict) -> float:
@@ -72,7 +102,7 @@ def _drawn(run: RunDirectory, form: str) -> str:
     stages = [stage for stage in stage_names(form) if any(line["stage"] == stage for line in steps)]
     if not stages:
         return "No step was made."
-    figure = Figure(figsize=(5 * len(stages), 4), layout="constrained")
+    figure = Figure(figsize=(4.2 * len(stages), 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, stage in zip(figure.subplots(1, len(stages), squeeze=False)[0], stages, strict=True):
         result = run.result(stage) or {}
@@ -83,14 +113,27 @@ def _drawn(run: RunDirectory, form: str) -> str:
         # A stage may be judged by a figure that its steps do not have.
         of_steps = name if name in lines[0] else stage_named(stage, form).parts[0]
         places, values = [line["step"] for line in lines], [line[of_steps] for line in lines]
-        axes.plot(places, values, color="0.8", linewidth=0.8)
-        axes.plot(places, _smooth(values), label="training" if name == of_steps else of_steps)
+        axes.plot(places, values, color="tab:blue", alpha=0.2, linewidth=0.6)
+        label = "training" if name == of_steps else f"training ({of_steps})"
+        axes.plot(places, _smooth(values), color="tab:blue", linewidth=1.4, label=label)
         if evaluations:
             found = [(one["step"], one[name]) for one in evaluations]
-            axes.plot(*zip(*found, strict=True), "o-", label="held out, averaged weights")
-        axes.set(title=stage, xlabel="step", ylabel=name)
-        axes.legend()
-    figure.savefig(run.loss_picture, dpi=100)
+            axes.plot(
+                *zip(*found, strict=True), "o-", color="tab:orange", markersize=4, linewidth=1.4,
+                label="held out, averaged weights",
+            )  # fmt: skip
+        if best := result.get("best_step"):
+            axes.axvline(best, color="0.6", linestyle=":", linewidth=1, label="best")
+        axes.set(title=stage, xlabel="training step", ylabel=name.replace("_", " "))
+        # What the first steps come to would leave no room for the others.
+        shown = [*_smooth(values)[len(values) // 50 :], *(one[name] for one in evaluations)]
+        room = 0.08 * (max(shown) - min(shown)) or 0.1
+        axes.set_ylim(min(shown) - room, max(shown) + room)
+        axes.grid(color="0.92")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
+    figure.savefig(run.loss_picture, dpi=150)
     return f"![losses]({run.loss_picture.name})"
 
 

@@ -1,36 +1,61 @@
 """Where a stage shows how it goes: TensorBoard and a progress bar."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from tensorboard.plugins.hparams import api as hparams
 from tqdm import tqdm
 
 
 class Board:
-    """TensorBoard's record of a stage: figures, pictures and sounds."""
+    """TensorBoard's record of a stage: figures, settings, pictures and sounds.
+
+    A figure has the same name where it is of training steps and where it is of held-out clips, and
+    the two are written as two runs, so that TensorBoard draws both curves into one chart.
+    """
 
     def __init__(self, directory: Path, stage: str):
-        self._writer = tf.summary.create_file_writer(str(directory / stage))
+        self._stage = stage
+        self._training, self._held_out = (
+            tf.summary.create_file_writer(str(directory / stage / name))
+            for name in ("training", "held_out")
+        )
 
-    def figures(self, step: int, values: dict[str, float]) -> None:
-        with self._writer.as_default(step=step):
+    def figures(self, step: int, values: dict[str, float], *, held_out: bool = False) -> None:
+        writer = self._held_out if held_out else self._training
+        with writer.as_default(step=step):
             for name, value in values.items():
-                tf.summary.scalar(name, value)
+                tf.summary.scalar(f"{self._stage}/{name}", value)
 
-    def picture(self, step: int, name: str, rows: np.ndarray) -> None:
-        """`rows [height, width]` as shades of grey, the largest white."""
-        low, high = float(rows.min()), float(rows.max())
-        grey = (rows - low) / max(high - low, 1e-9)
-        with self._writer.as_default(step=step):
-            tf.summary.image(name, grey[None, :, :, None])
+    def settings(self, values: dict) -> None:
+        """Shown on the page HPARAMS; nested names are joined by dots."""
+        with self._training.as_default(step=0):
+            hparams.hparams(dict(_flat(values)))
 
-    def sound(self, step: int, name: str, waveform: np.ndarray, rate: int) -> None:
-        with self._writer.as_default(step=step):
-            tf.summary.audio(name, waveform[None, :, None], rate)
+    def picture(self, step: int, name: str, pixels: np.ndarray) -> None:
+        """`pixels [height, width, 3]` from 0 to 255."""
+        with self._training.as_default(step=step):
+            tf.summary.image(name, pixels[None])
+
+    def sound(self, step: int, name: str, waveform: np.ndarray, rate: int, text: str) -> None:
+        """`text` is what is spoken; it stands beside the sound."""
+        with self._training.as_default(step=step):
+            tf.summary.audio(name, waveform[None, :, None], rate, description=text)
 
     def close(self) -> None:
-        self._writer.close()
+        self._training.close()
+        self._held_out.close()
+
+
+def _flat(values: dict, before: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
+        elif value is not None:
+            number = isinstance(value, bool | int | float)
+            yield f"{before}{name}", value if number else str(value)
 
 
 class Bar:

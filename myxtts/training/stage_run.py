@@ -236,7 +236,7 @@ class StageRun:
         with self.loop.averaged_weights():
             figures = self.loop.evaluate(batches, count)
         progress.evaluations.append({"step": progress.step, **figures})
-        self.board.figures(progress.step, {f"held_out/{n}": v for n, v in figures.items()})
+        self.board.figures(progress.step, figures, held_out=True)
         logging.info(
             "%s: step %d, held out: %s",
             self.stage.name,

@@ -70,11 +70,11 @@ class StepRecords:
             if name == "learning_rate" or name not in COLUMNS
         }
         share = waited / max(seconds, 1e-9)
-        figures = {f"train/{name}": value for name, value in progress.recent.items()}
+        figures = dict(progress.recent)
         if timed:
             figures |= {"time/step_ms": 1e3 * seconds / len(records), "time/wait_share": share}
         self._look_for_skipped(first, records)
-        self._board.figures(progress.step, {**figures, "train/skipped": progress.skipped})
+        self._board.figures(progress.step, {**figures, "skipped": progress.skipped})
         self._bar.show(progress.recent[self._stage.parts[0]], share)
 
     def _follow_position(self, last: dict) -> None:

@@ -12,7 +12,7 @@ from absl import logging
 
 from dual_device_strategy import Monitor
 from myxtts import UserError
-from myxtts.config import save_config
+from myxtts.config import save_config, to_json
 from myxtts.corpus.manifest import Corpus
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.budget import Budget
@@ -209,6 +209,7 @@ class Trainer:
                 keras.config.set_dtype_policy(before)
             parts.begin("clips to show")
             board = Board(directory.events, stage)
+            board.settings({**to_json(config), "precision": precision})
             exhibits = Exhibits.chosen(
                 self.strategy,
                 config,

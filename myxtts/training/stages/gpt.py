@@ -102,7 +102,7 @@ class GptStage(Stage):
             looked, clips["code_lengths"].numpy(), clips["text_lengths"].numpy(), strict=True
         )
         for i, (weights, codes, tokens) in enumerate(rows):
-            exhibits.attention(f"clip{i}/attention", weights[: codes + 1, : tokens + 2])
+            exhibits.attention(f"clip{i}/attention", weights[: codes + 1, : tokens + 2], i)
         mels = exhibits.spoken(self.tokenizer, self.conditioning, self.gpt)
         for name, mel in mels.items():
             exhibits.mel(f"{name}/generated", mel)
