@@ -94,9 +94,7 @@ class Exhibits:
             clips=clips,
             texts=spoken,
             said=said,
-            tokens=[
-                [vocabulary.decode([token]) for token in encoded[i]] for i in range(len(corpus))
-            ],
+            tokens=[_written(vocabulary, encoded[i]) for i in range(len(corpus))],
             board=board,
             directory=directory,
             audio=model.audio,
@@ -153,6 +151,12 @@ class Exhibits:
         with open(place / f"{name}.wav", "wb") as file:  # for its errors
             soundfile.write(file, waveform, self.audio.sample_rate, subtype="PCM_16", format="WAV")
         (place / f"{name}.txt").write_text(f"{text}\n", encoding="utf-8")
+
+
+def _written(vocabulary, ids: Sequence[int]) -> list[str]:
+    """Token by token; a published vocabulary cannot tell, and shows nothing by tokens."""
+    decode = getattr(vocabulary, "decode", lambda ids: "")
+    return [decode([token]) for token in ids]
 
 
 def _own_texts(corpus: Corpus) -> list[tuple[str, str]]:

@@ -76,7 +76,8 @@ def finish(run: "StageRun", reason: str) -> dict:
 def _untrained(run: "StageRun") -> str | None:
     """The sentence for a stage that has hardly begun to learn."""
     needed = run.config.stage(run.stage.name).warm_up_steps
-    if run.progress.step >= needed:
+    begun = run.run.init.exists()  # with weights that somebody trained
+    if begun or run.progress.step >= needed:
         return None
     return (
         f"it is untrained: it made {run.progress.step:,} steps, fewer than the {needed:,} in which "
