@@ -1,7 +1,8 @@
 """Numbers in words, by num2words: grouped numbers, money, decimals, ordinals, cardinals.
 
 As in the published cleaners, so that a number is heard as the model learnt it, right or wrong:
-Polish money keeps its signs, Turkish decimals are read in two parts, and Arabic amounts are riyals.
+one pound in a Polish text leaves all its money to the words for signs, Turkish decimals are read in
+two parts, and Arabic amounts are riyals.
 """
 
 import functools
