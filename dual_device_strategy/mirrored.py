@@ -223,6 +223,11 @@ def _rows_of_all(value):
 
 
 def _checked(shares: Sequence[float], replicas: int) -> tuple[float, ...]:
+    if isinstance(shares, str) or not all(isinstance(share, (int, float)) for share in shares):
+        raise ValueError(
+            f"shares={shares!r} must be numbers, one for each model device, such as "
+            "shares=(0.7, 0.3)"
+        )
     shares = tuple(float(share) for share in shares)
     if len(shares) != replicas:
         raise ValueError(

@@ -46,9 +46,9 @@ def device_lists(
     both = [device for device in data if device in model]
     if both and not shared:
         raise ValueError(
-            f"{_names(both)} was named in data_devices and in model_devices; give shares as well "
-            '(shares="auto", or the share of the rows of each model device) if a data device is '
-            "to train too, or leave it out of one of the lists"
+            f"{_names(both)} is in data_devices and in model_devices; if it is to train too, "
+            "give shares as well, one for each model device, such as shares=(0.7, 0.3); if not, "
+            "leave it out of one of the lists"
         )
     host = compat.host_of(data[0])
     if len(data) > 1 and host in data:
