@@ -1,6 +1,7 @@
 """Prepare batches on one device while another one trains."""
 
 from dual_device_strategy import emulation
+from dual_device_strategy.checkpoints.mid_epoch_backup import MidEpochBackup
 from dual_device_strategy.data_service import DataService
 from dual_device_strategy.devices import configure_devices
 from dual_device_strategy.front_end import on_data_device
@@ -13,6 +14,7 @@ from dual_device_strategy.strategy import DataModelSplitStrategy
 __all__ = [
     "DataModelSplitStrategy",
     "DataService",
+    "MidEpochBackup",
     "MirroredDataModelSplitStrategy",
     "Monitor",
     "MultiWorkerDataModelSplitStrategy",

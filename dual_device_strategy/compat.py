@@ -23,10 +23,11 @@ what they inherit:
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
+from tensorflow.python.checkpoint import tensor_callable
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.data.experimental.ops import distribute as data_distribute
 from tensorflow.python.data.ops import dataset_ops, multi_device_iterator_ops, optional_ops
@@ -46,12 +47,14 @@ from tensorflow.python.distribute import (
 )
 from tensorflow.python.eager import context
 from tensorflow.python.framework import (
+    auto_control_deps_utils,
     composite_tensor,
     function_def_to_graph,
     load_library,
     type_utils,
 )
 from tensorflow.python.ops import gen_dataset_ops, resource_variable_ops
+from tensorflow.python.trackable import base as trackable
 from tensorflow.python.util import nest
 
 CollectiveAllReduceExtended = collective_all_reduce_strategy.CollectiveAllReduceExtended
@@ -63,6 +66,7 @@ DistributedIterator = input_lib.DistributedIterator
 DistributedIteratorSpec = input_lib.DistributedIteratorSpec
 InputWorkers = input_lib.InputWorkers
 MirroredExtended = mirrored_strategy.MirroredExtended
+Trackable = trackable.Trackable
 OneDeviceExtended = one_device_strategy.OneDeviceExtended
 enter_or_assert_strategy = distribute_lib.enter_or_assert_strategy
 host_of = device_util.get_host_for_device
@@ -116,6 +120,25 @@ def anonymous_variable(dtype: tf.DType) -> tf.Tensor:
     return tf.raw_ops.VarHandleOp(dtype=dtype, shape=[], shared_name=name)
 
 
+def variable_dtype(handle: tf.Tensor) -> tf.DType | None:
+    """The type of a variable's value; None if the resource is not a variable."""
+    data = resource_variable_ops.get_eager_safe_handle_data(handle)
+    known = data is not None and data.is_set and len(data.shape_and_type) == 1
+    return tf.as_dtype(data.shape_and_type[0].dtype) if known else None
+
+
+def written_resources(function: tf.types.experimental.ConcreteFunction) -> list[tf.Tensor]:
+    """The resources from outside that a traced function does more to than read."""
+    graph = function.graph
+    read_only = set(auto_control_deps_utils.get_read_only_resource_input_indices_graph(graph))
+    first = len(graph.inputs) - len(function.captured_inputs)
+    return [
+        captured
+        for index, captured in enumerate(function.captured_inputs, first)
+        if captured.dtype == tf.resource and index not in read_only
+    ]
+
+
 def of_any_batch_size(spec: tf.TypeSpec) -> tf.TypeSpec:
     return spec._unbatch()._batch(None) if spec.shape.rank else spec
 
@@ -150,6 +173,22 @@ def dataset_of(variant: tf.Tensor, element_spec) -> tf.data.Dataset:
 
 def resource_of(iterator: tf.data.Iterator) -> tf.Tensor:
     return iterator._iterator_resource
+
+
+def dataset_iterated_by(iterator: tf.data.Iterator) -> tf.data.Dataset:
+    return iterator._dataset
+
+
+def made_again(iterator: tf.data.Iterator, dataset: tf.data.Dataset) -> tf.data.Iterator:
+    """`iterator`, which stays what it is for all that hold it, now at the begin of `dataset`."""
+    tf.raw_ops.MakeIterator(dataset=variant_of(dataset), iterator=resource_of(iterator))
+    iterator._dataset = dataset
+    return iterator
+
+
+def saved_later(function: Callable[[], tf.Tensor], dtype: tf.DType):
+    """A host tensor of a checkpoint that is not made before it is written."""
+    return tensor_callable.Callable(function, dtype, "/job:localhost/replica:0/task:0/device:CPU:0")
 
 
 def take_next(iterator: tf.data.Iterator, scope: str) -> Sequence[tf.Tensor]:

@@ -50,7 +50,7 @@ class Copies:
         warm_up: bool = False,
     ):
         specs = component_specs(spec)
-        self.slots, self._warm_up = slots, warm_up
+        self.slots, self.warm_up = slots, warm_up
         self._host = compat.host_of(device)
         self._boxes = Hop(
             spec,
@@ -81,7 +81,9 @@ class Copies:
             element_spec=specs,
         )
 
-    def iterator_over(self, prepared: tf.data.Iterator) -> tf.data.Iterator:
+    def iterator_over(
+        self, prepared: tf.data.Iterator, again: tf.data.Iterator | None = None
+    ) -> tf.data.Iterator:
         """An iterator on the device; up to `slots` batches are there, or on their way."""
         copies = min(AT_ONCE, self.slots)
         with tf.device(self._host):
@@ -97,8 +99,8 @@ class Copies:
             handles = compat.dataset_of(variant, HANDLE)
             if self.slots > copies:
                 handles = handles.prefetch(self.slots - copies)
-            handles = iter(handles.with_options(hop_options(self._warm_up)))
-        return self._delivery.iterator_over(handles)
+            handles = iter(handles.with_options(hop_options(self.warm_up)))
+        return self._delivery.iterator_over(handles, again=again)
 
 
 def copier(device: str, specs, scope: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:

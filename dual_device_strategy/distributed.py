@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
+from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
+from dual_device_strategy.checkpoints.saved_iterator import Place, SavedIterator, new_count
 from dual_device_strategy.front_end import split
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import READY, bytes_of, explained, scope_name, size_of
@@ -14,7 +16,7 @@ from dual_device_strategy.slot_tuning import SlotTuning
 from dual_device_strategy.staging import Staging
 
 
-class StagedIterator(compat.DistributedIterator):
+class StagedIterator(SavedIterator, compat.DistributedIterator):
     """An iterator over staged batches; usable eagerly, and as an argument of a tf.function.
 
     `slots` is the number of slots it has.  `arrivals`, where the strategy counts batches, is a
@@ -36,6 +38,7 @@ class StagedIterator(compat.DistributedIterator):
         cardinality=tf.data.UNKNOWN_CARDINALITY,
         enable_get_next_as_optional=False,
         iterator=None,
+        taken_in_graphs=None,
     ):
         super().__init__(
             input_workers=input_workers,
@@ -46,6 +49,8 @@ class StagedIterator(compat.DistributedIterator):
             enable_get_next_as_optional=enable_get_next_as_optional,
             options=options,
         )
+        self.taken_in_graphs = taken_in_graphs
+        self._host = input_workers.worker_devices[0]
         self._batch_size = None
         self._scope = scope_name(READY, component_specs(element_spec))
         self._is_tensor = isinstance(element_spec, tf.TensorSpec)
@@ -67,7 +72,8 @@ class StagedIterator(compat.DistributedIterator):
                         "call it outside: strategy.run(step, args=(next(iterator),))"
                     )
         try:
-            flat = compat.take_next(self._iterators[0], self._scope)
+            with tf.control_dependencies(self.count_taken(self._host)):
+                flat = compat.take_next(self._iterators[0], self._scope)
         except tf.errors.ResourceExhaustedError as error:
             batch = self._batch_size or size_of(component_specs(self._element_spec))
             raise explained(error, self._strategy, batch, in_step=False) from None
@@ -78,7 +84,8 @@ class StagedIterator(compat.DistributedIterator):
         return self._packed(flat)
 
     def get_next_as_optional(self):
-        with tf.name_scope(self._scope):
+        counted = self.count_taken(self._host)
+        with tf.name_scope(self._scope), tf.control_dependencies(counted):
             optional = self._iterators[0].get_next_as_optional()
         if all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(self._element_spec)):
             spec = self._element_spec
@@ -91,6 +98,11 @@ class StagedIterator(compat.DistributedIterator):
             lambda: tf.experimental.Optional.from_value(self._packed(optional.get_value())),
             lambda: tf.experimental.Optional.empty(self._element_spec),
         )
+
+    def _restore_from_tensors(self, restored_tensors):
+        super()._restore_from_tensors(restored_tensors)
+        if self.counts:
+            self.arrivals = self.counts.arrivals(self.counts.now())
 
     def _packed(self, flat):
         # The two usual structures without the 20 us that the general way takes.
@@ -114,7 +126,13 @@ class StagedIteratorSpec(compat.DistributedIteratorSpec):
 
     @property
     def _component_specs(self):
-        return [tf.data.IteratorSpec(component_specs(self._element_spec))]
+        return [
+            tf.data.IteratorSpec(component_specs(self._element_spec)),
+            tf.TensorSpec([], tf.resource),
+        ]
+
+    def _to_components(self, value):
+        return [value._iterators[0], value.taken_in_graphs]
 
     def _from_components(self, components):
         return StagedIterator(
@@ -124,7 +142,7 @@ class StagedIteratorSpec(compat.DistributedIteratorSpec):
             self._options,
             self._cardinality,
             self._enable_get_next_as_optional,
-            components[0],
+            *components,
         )
 
     @staticmethod
@@ -149,6 +167,7 @@ class StagedDataset(compat.DistributedDataset):
         host, front_end, spec = split(dataset, extended.data_device)
         if extended.data_service:
             host = extended.data_service.applied(host)
+        self._front_end = front_end
         workers = extended._input_workers_with_options(options)
         super().__init__(workers, strategy, host, options=options)
         self._element_spec = spec
@@ -191,7 +210,9 @@ class StagedDataset(compat.DistributedDataset):
             self._staging.ready_slots = self._tuning.choose() - 2
         counted = self._counts if tf.executing_eagerly() else None
         before = counted and counted.now()  # a warm start fills slots while the iterator is made
-        iterator = self._staging.iterator_over(self._cloned_datasets[0])
+        staging, (host,) = self._staging, self._cloned_datasets
+        record = IteratorRecord(staging.recorder) if tf.executing_eagerly() else None
+        iterator = staging.iterator_over(host, record)
         staged = StagedIterator(
             self._input_workers,
             self._element_spec,
@@ -200,6 +221,7 @@ class StagedDataset(compat.DistributedDataset):
             self._cardinality,
             self._enable_get_next_as_optional,
             iterator,
+            new_count(self._input_workers.worker_devices[0]),
         )
         staged.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
         if counted:
@@ -209,6 +231,8 @@ class StagedDataset(compat.DistributedDataset):
             self._strategy.extended.last_iterator = weakref.ref(staged)
             if self._strategy.extended.warm_up:
                 counted.wait_until(self._staging.ready_slots, before)
+        if record:  # what is made in a tf.function is gone before anything could save it
+            staged.place = Place(staging, host, self._front_end, iterator, record)
         return staged
 
     @property

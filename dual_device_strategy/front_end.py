@@ -1,5 +1,6 @@
 """`on_data_device`: the part of a tf.data pipeline that runs on the data device."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 
@@ -97,12 +98,29 @@ def split(dataset: tf.data.Dataset, data_device: str):
                 _refuse_skip(functions)
             host = _BEFORE_THE_FRONT_END[kind](host, op)
 
-    def front_end(flat):
-        for function in functions:
+    return host, FrontEnd(tuple(functions)), dataset.element_spec
+
+
+@dataclasses.dataclass(frozen=True)
+class FrontEnd:
+    """The functions that run on the data device, one after the other, over flat tensors."""
+
+    functions: tuple
+
+    @property
+    def written(self) -> list[tf.Tensor]:
+        """The handles of the variables that it assigns to, generators' states among them."""
+        handles = {
+            id(handle): handle
+            for function in self.functions
+            for handle in compat.written_resources(function)
+        }
+        return [handle for handle in handles.values() if compat.variable_dtype(handle)]
+
+    def __call__(self, flat):
+        for function in self.functions:
             flat = function(*flat)
         return flat
-
-    return host, front_end, dataset.element_spec
 
 
 def traced_for(part: tf.data.Dataset, dataset: tf.data.Dataset, data_device: str):
@@ -147,7 +165,7 @@ def _refuse_skip(functions) -> None:
     """Elsewhere skipped batches run through the function, and its state is what they leave."""
     for function in functions:
         for op in compat.ops_of(function):
-            if op.type not in _HARMLESS and compat.is_stateful(op) and not _unseeded(op):
+            if changes_state(op):
                 raise ValueError(
                     f"the dataset has a skip operation behind on_data_device(), whose function "
                     f"has the stateful op {op.type} ({op.name}): batches are skipped before the "
@@ -155,6 +173,11 @@ def _refuse_skip(functions) -> None:
                     "strategies; write dataset.skip(...).apply(on_data_device(fn)), with skip "
                     "before it, or use stateless random ops"
                 )
+
+
+def changes_state(op: tf.Operation) -> bool:
+    """Whether other batches see that the op has run."""
+    return op.type not in _HARMLESS and compat.is_stateful(op) and not _unseeded(op)
 
 
 def _unseeded(op) -> bool:

@@ -36,7 +36,8 @@ class Hop:
     `moved_spec`, from the flat tensors that were there.  `arrived` is called with what came,
     `failed` when an OutOfRange in `transform` has ended the batches.  `scope` stands in
     TensorFlow's error messages.  `captured` says what this hop uses in the place of a tensor that
-    `transform` captures.
+    `transform` captures.  With `begin`, each iterator gets a resource on `device` from its maker:
+    `begin` is called with it before the first batch, `transform` with every batch.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Hop:
         failed: Callable | None = None,
         warm_up: bool = False,
         captured: Callable | None = None,
+        begin: Callable | None = None,
     ):
         types, shapes = compat.flat_types(source_spec), compat.flat_shapes(source_spec)
         moved_spec = source_spec if moved_spec is None else moved_spec
@@ -71,7 +73,9 @@ class Hop:
         remote_next = trace(get_next_there, _RESOURCE)
         target = name_tensor(source_device)
 
-        def find(handle):
+        def find(handle, *notes):
+            if begin:
+                begin(*notes)
             (iterator,) = tf.raw_ops.RemoteCall(
                 target=target, args=[handle], Tout=[tf.resource], f=remote_find
             )
@@ -79,7 +83,7 @@ class Hop:
 
         made_spec = moved_spec if element_spec is None else element_spec
 
-        def pull(iterator, mark=None):
+        def pull(iterator, *others):
             with tf.name_scope(scope):
                 flat = tf.raw_ops.RemoteCall(
                     target=target,
@@ -94,17 +98,22 @@ class Hop:
                     tensor.set_shape(shape)
                 if not transform:
                     return flat
+                mark, *notes_of_iterator = others
                 with tf.control_dependencies([_set_mark(mark, True, after=flat)]):
-                    made = transform(flat)
+                    made = transform(flat, *notes_of_iterator)
                 _set_mark(mark, False, after=made)
                 return made
 
         state = [_RESOURCE] * (2 if transform else 1)  # what `find` returns
         self.element_spec = made_spec
-        self._device, self.slots, self._warm_up = device, slots, warm_up
-        self._find = trace(find, tf.TensorSpec([], tf.string))
+        self._device, self.slots, self.warm_up = device, slots, warm_up
+        self._notes = [_RESOURCE] if begin else []
+        self._find = trace(find, tf.TensorSpec([], tf.string), *self._notes)
         self._next = trace(
-            pull, *state, experimental_attributes={"experimental_ints_on_device": True}
+            pull,
+            *state,
+            *self._notes,
+            experimental_attributes={"experimental_ints_on_device": True},
         )
         self._only_pulls = transform is None
 
@@ -124,18 +133,20 @@ class Hop:
             self._make_dataset,
             tf.TensorSpec([], tf.string),
             _RESOURCE,
+            *self._notes,
             *(tf.TensorSpec(t.shape, t.dtype) for inputs in self._captured for t in inputs),
         )
 
-    def _make_dataset(self, handle, resource, *captured) -> tf.Tensor:
+    def _make_dataset(self, handle, resource, *others) -> tf.Tensor:
         """Made in a graph, as only there a function has attributes."""
         # Its prefetching thread has nothing else to do; changing it takes longer than the call.
         next_function = compat.on_one_thread(self._next) if self._only_pulls else self._next
         of_find, of_next, _ = map(len, self._captured)
+        notes, captured = others[: len(self._notes)], others[len(self._notes) :]
         with tf.device(self._device):
             return tf.raw_ops.GeneratorDataset(
-                init_func_other_args=[handle, *captured[:of_find]],
-                next_func_other_args=captured[of_find : of_find + of_next],
+                init_func_other_args=[handle, *notes, *captured[:of_find]],
+                next_func_other_args=[*notes, *captured[of_find : of_find + of_next]],
                 finalize_func_other_args=[resource, *captured[of_find + of_next :]],
                 init_func=self._find,
                 next_func=next_function,
@@ -144,18 +155,30 @@ class Hop:
                 output_shapes=compat.flat_shapes(self.element_spec),
             )
 
-    def dataset_over(self, source: tf.data.Iterator) -> tf.Tensor:
+    def dataset_over(self, source: tf.data.Iterator, *notes: tf.Tensor) -> tf.Tensor:
         resource = compat.resource_of(source)
         handle = tf.raw_ops.IteratorToStringHandle(resource_handle=resource)
-        return self._make(handle, resource, *(t for inputs in self._captured for t in inputs))
+        return self._make(
+            handle, resource, *notes, *(t for inputs in self._captured for t in inputs)
+        )
 
-    def iterator_over(self, source: tf.data.Iterator) -> tf.data.Iterator:
-        """An iterator on this hop's device; up to `slots` of its batches wait there."""
+    def iterator_over(
+        self,
+        source: tf.data.Iterator,
+        *notes: tf.Tensor,
+        again: tf.data.Iterator | None = None,
+    ) -> tf.data.Iterator:
+        """An iterator on this hop's device; up to `slots` of its batches wait there.
+
+        `again` is an iterator of this hop that is to become this one: whatever holds it goes on
+        with the batches of `source`.
+        """
         with tf.device(self._device):
-            dataset = compat.dataset_of(self.dataset_over(source), self.element_spec)
+            dataset = compat.dataset_of(self.dataset_over(source, *notes), self.element_spec)
             if self.slots:
                 dataset = dataset.prefetch(self.slots)
-            return iter(dataset.with_options(hop_options(self._warm_up)))
+            dataset = dataset.with_options(hop_options(self.warm_up))
+            return compat.made_again(again, dataset) if again else iter(dataset)
 
 
 # Only the host's iterator may end the batches.  But a GeneratorDataset takes every OutOfRange of

@@ -35,6 +35,7 @@ class HostPart:
         self.spec, self.device, self.slots = spec, device, slots
         self._options = _options(options or tf.data.Options())
         self._pinning = Pinning(spec) if _is_worth_pinning(spec, first) else None
+        self.made_spec = self._pinning.spec if self._pinning else spec  # of what `of` returns
         self.get_next: Callable = counts.get_next_counted if counts else get_next
         if self._pinning:
             self.get_next = self._pinning.get_next_of(self.get_next)

@@ -26,7 +26,7 @@ class Pinning:
         types, shapes = compat.flat_types(spec), compat.flat_shapes(spec)
         self._types = types
         self._shapes = [_of_one(shape) for shape in shapes]
-        self._spec = tuple(map(tf.TensorSpec, self._shapes, types))
+        self.spec = tuple(map(tf.TensorSpec, self._shapes, types))
         # It copies nothing: the copy is what MapAndBatch does with its result.
         self._unchanged = trace(lambda *flat: flat, *map(tf.TensorSpec, shapes, types))
 
@@ -42,7 +42,7 @@ class Pinning:
             output_shapes=self._shapes,
             preserve_cardinality=True,
         )
-        return compat.dataset_of(variant, self._spec)
+        return compat.dataset_of(variant, self.spec)
 
     @staticmethod
     def get_next_of(get_next: Callable) -> Callable:

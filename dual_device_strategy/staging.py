@@ -23,10 +23,14 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
+from dual_device_strategy.checkpoints.front_end_state import FrontEndState
+from dual_device_strategy.checkpoints.iterator_record import IteratorRecord, IteratorRecorder
 from dual_device_strategy.copies import Copies
+from dual_device_strategy.front_end import FrontEnd
 from dual_device_strategy.hop import Hop, component_specs, components, get_next
 from dual_device_strategy.host_part import HostPart
 from dual_device_strategy.out_of_memory import PREPARING, READY, bytes_of, scope_name
+from dual_device_strategy.slot_tuning import MOST
 
 # A smaller batch is copied in less than 0.2 ms over any link, which is what the second copy's way
 # over the host costs.
@@ -72,7 +76,14 @@ class Staging:
             counts=counts,
             options=host_options,
         )
-        self._prepare = None
+        places = 1 + sum(slots) + (MOST if slots_change else 0)  # one more than can be waiting
+        self._prepare = self._front_end_state = begin = None
+        # What `captured` puts in another's place belongs to several replicas: it is not saved.
+        written = front_end.written if isinstance(front_end, FrontEnd) and not captured else []
+        if prepares and written:
+            self._front_end_state = FrontEndState(written, data_device, places)
+            begin = self._front_end_state.begin
+            front_end = self._front_end_state.recorded(front_end)
         if prepares:
             self._prepare = Hop(
                 host_spec,
@@ -86,8 +97,12 @@ class Staging:
                 failed=counts.note_end if warm_up else None,
                 warm_up=warm_up,
                 captured=captured,
+                begin=begin,
             )
-        self.ready_slots = ready_slots
+        self.recorder = IteratorRecorder(
+            self.host.made_spec, host_device, places, host_options, self._front_end_state
+        )
+        self.ready_slots, self._warm_up = ready_slots, warm_up
         ready = {
             "scope": scope_name(READY, specs),
             "get_next": get_next if self._prepare else self.host.get_next,
@@ -116,18 +131,39 @@ class Staging:
                 **ready,
             )
 
-    def iterator_over(self, host: tf.data.Dataset) -> tf.data.Iterator:
-        """`host`'s batches, through the front end, as components on the target device."""
-        with tf.device(self.host.device):
-            return self.iterator_from(iter(self.host.of(host)))
+    def iterator_over(
+        self,
+        host: tf.data.Dataset,
+        record: IteratorRecord | None = None,
+        again: tf.data.Iterator | None = None,
+    ) -> tf.data.Iterator:
+        """`host`'s batches, through the front end, as components on the target device.
 
-    def iterator_from(self, iterator: tf.data.Iterator) -> tf.data.Iterator:
+        `record` is told what a checkpoint of the iterator needs.  `again` is an iterator of this
+        staging that is to become the new one.
+        """
+        with tf.device(self.host.device):
+            return self.iterator_from(iter(self.host.of(host)), record, again)
+
+    def iterator_from(
+        self,
+        iterator: tf.data.Iterator,
+        record: IteratorRecord | None = None,
+        again: tf.data.Iterator | None = None,
+    ) -> tf.data.Iterator:
         """As `iterator_over`, from an iterator over what `host.of` returned."""
+        notes = []
+        if self._front_end_state:
+            notes = [self._front_end_state.new_shelf(record.given_values() if record else None)]
+        if record:
+            iterator = record.followed(iterator, *notes)
+        warm_up = self._warm_up and again is None  # a restore may not be over
         if self._prepare:
-            iterator = self._prepare.iterator_over(iterator)
+            self._prepare.warm_up = warm_up
+            iterator = self._prepare.iterator_over(iterator, *notes)
         way = self._two_copies if self._two_copies and self.ready_slots > 1 else self._one_copy
-        way.slots = self.ready_slots
-        return way.iterator_over(iterator)
+        way.slots, way.warm_up = self.ready_slots, warm_up
+        return way.iterator_over(iterator, again=again)
 
 
 def next_number() -> int:

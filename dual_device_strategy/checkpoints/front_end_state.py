@@ -1,0 +1,117 @@
+"""The variables that a front end writes to, as they were before each of the latest batches.
+
+A front end works ahead of the loop: when a batch is consumed, a `tf.random.Generator` in the front
+end has drawn for the next ones already.  So the values before each batch are kept beside the
+batches, in a variable on the data device.  They are kept by reference; TensorFlow copies a value
+only when the front end changes it.
+"""
+
+import time
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.hop import trace
+
+_NOT_YET = -1  # in place of the count: values were given, and the front end has not begun
+_PATIENCE = 60.0  # seconds until a batch that has reached the data device must be begun
+
+
+class FrontEndState:
+    """Of one distributed dataset; `written` are the handles of the variables.
+
+    The values are in shelves, one for each iterator: how many batches were begun, then the values
+    before the newest of them, before the one before, and so on.
+    """
+
+    def __init__(self, written: list[tf.Tensor], device: str, places: int):
+        self._written, self._device, self._places = written, device, places
+        self.dtypes = [compat.variable_dtype(handle) for handle in written]
+        specs = [tf.TensorSpec(None, dtype) for dtype in self.dtypes]
+        self._new_shelf = trace(self._make_shelf, tf.TensorSpec([], tf.int64), *specs)
+
+    def _read(self) -> list[tf.Tensor]:
+        return [
+            tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+            for handle, dtype in zip(self._written, self.dtypes, strict=True)
+        ]
+
+    def _make_shelf(self, begun, *values):
+        with tf.device(self._device):
+            shelf = compat.anonymous_variable(tf.variant)
+            kept = [tf.identity(begun), *[tf.identity(value) for value in values] * self._places]
+            placed = tf.raw_ops.AssignVariableOp(
+                resource=shelf, value=tf.raw_ops.OptionalFromValue(components=kept)
+            )
+            with tf.control_dependencies([placed]):
+                return tf.identity(shelf)
+
+    def new_shelf(self, given: list[tf.Tensor] | None) -> tf.Tensor:
+        """A shelf for one iterator; with `given` values, the front end begins with them."""
+        begun = tf.constant(0 if given is None else _NOT_YET, tf.int64)
+        return self._new_shelf(begun, *(self._read() if given is None else given))
+
+    def begin(self, shelf) -> None:
+        """Sets the variables to the given values, if there are any.
+
+        When the first batch is prepared, not when a checkpoint is restored: the checkpoint may
+        have the variables as well, as they were at the save, ahead of the loop.
+        """
+        begun, *kept = self._kept_on(shelf)
+
+        def set_all():
+            self._assign(kept[: len(self._written)])
+            kept_now = [tf.zeros_like(begun), *kept]
+            tf.raw_ops.AssignVariableOp(
+                resource=shelf, value=tf.raw_ops.OptionalFromValue(components=kept_now)
+            )
+            return True
+
+        tf.cond(begun < 0, set_all, lambda: False)
+
+    def recorded(self, front_end):
+        """`front_end`, which keeps the values on the shelf that it is given before it begins."""
+
+        def transform(flat, shelf):
+            begun, *kept = self._kept_on(shelf)
+            now = self._read()
+            kept = [begun + 1, *now, *kept[: -len(now)]]
+            placed = tf.raw_ops.AssignVariableOp(
+                resource=shelf, value=tf.raw_ops.OptionalFromValue(components=kept)
+            )
+            with tf.control_dependencies([placed]):
+                return front_end(flat)
+
+        return transform
+
+    def _kept_on(self, shelf) -> list[tf.Tensor]:
+        return tf.raw_ops.OptionalGetValue(
+            optional=tf.raw_ops.ReadVariableOp(resource=shelf, dtype=tf.variant),
+            output_types=[tf.int64, *self.dtypes * self._places],
+            output_shapes=[tf.TensorShape(None)] * (1 + len(self.dtypes) * self._places),
+        )
+
+    def values_before(self, index: int | None, shelf: tf.Tensor) -> list[tf.Tensor]:
+        """The values that batch `index` was begun with; None: none is in flight."""
+        count = len(self._written)
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            with tf.device(self._device):
+                begun, *kept = self._kept_on(shelf)
+            if int(begun) == _NOT_YET:
+                return kept[:count]
+            if index is None:
+                return self._read()
+            back = int(begun) - 1 - index
+            if back >= 0:
+                return kept[back * count : (back + 1) * count]
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"the front end has not begun batch {index} within {_PATIENCE:.0f} s of its "
+                    "arrival; the state before it is not known yet, so nothing was saved"
+                )
+            time.sleep(0.001)
+
+    def _assign(self, values: list[tf.Tensor]) -> None:
+        for handle, value in zip(self._written, values, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value)

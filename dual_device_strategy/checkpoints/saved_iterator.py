@@ -1,0 +1,183 @@
+"""The part of an iterator that `tf.train.Checkpoint` uses."""
+
+import json
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.checkpoints import pipelines
+from dual_device_strategy.checkpoints.host_record import HostState
+from dual_device_strategy.checkpoints.iterator_record import (
+    IteratorRecord,
+    IteratorState,
+)
+from dual_device_strategy.front_end import FrontEnd
+
+_VERSION = 1
+_POSITION, _HOST, _IN_FLIGHT, _FRONT_END = "POSITION", "HOST", "IN_FLIGHT", "FRONT_END"
+
+
+class Place:
+    """Where one iterator is in its batches, how to save it, and how to go there.
+
+    `iterator`, from `staging` over `host`, is the same object after a restore: whatever holds it
+    goes on with it, a tf.function that has captured it as well.
+    """
+
+    def __init__(
+        self,
+        staging,
+        host: tf.data.Dataset,
+        front_end: FrontEnd | None,
+        iterator: tf.data.Iterator,
+        record: IteratorRecord,
+    ):
+        self._staging, self._host, self._front_end = staging, host, front_end
+        self._recorder, self._ready_slots = staging.recorder, staging.ready_slots
+        self._before = 0  # batches consumed before the newest restore
+        self._iterator = iterator
+        self._record = record  # the last to go, after all that draws from it
+
+    def _pipeline(self) -> list[str]:
+        pipelines.refuse_hidden_state(self._front_end, self._recorder.policy)
+        return pipelines.described(self._host, self._front_end)
+
+    def snapshot(self, consumed: int) -> dict[str, tf.Tensor]:
+        """Everything that a checkpoint of the iterator has."""
+        pipeline = self._pipeline()
+        try:
+            state = self._record.state_after(consumed)
+        except tf.errors.FailedPreconditionError as error:
+            raise tf.errors.FailedPreconditionError(
+                error.node_def,
+                error.op,
+                "the iterator cannot be saved: its host pipeline has state that tf.data cannot "
+                f"save ({error.message.splitlines()[0]}); use stateless ops and datasets of files "
+                "in place of random ops, Python functions and generators, or set "
+                "experimental_external_state_policy of the dataset's tf.data.Options to IGNORE",
+            ) from None
+        position = {
+            "version": _VERSION,
+            "pipeline": pipeline,
+            "consumed": self._before + consumed,
+            "in_flight": len(state.host.in_flight),
+        }
+        with tf.device("CPU:0"):
+            return {
+                _POSITION: tf.constant(json.dumps(position)),
+                _HOST: state.host.iterator,
+                _IN_FLIGHT: _written([t for flat in state.host.in_flight for t in flat]),
+                _FRONT_END: _written(state.front_end),
+            }
+
+    def restore(self, saved: dict[str, tf.Tensor]) -> None:
+        """Goes to where the saved iterator was."""
+        position = json.loads(saved[_POSITION].numpy())
+        if position["version"] != _VERSION:
+            raise ValueError(
+                f"the checkpoint's iterator has format {position['version']}, this "
+                f"dual_device_strategy reads {_VERSION}; restore it with the version that wrote it"
+            )
+        pipeline = self._pipeline()
+        if different := pipelines.difference(position["pipeline"], pipeline):
+            raise ValueError(
+                "the checkpoint's iterator is of another pipeline and was not restored: "
+                f"{different}; make the iterator from the same dataset as when it was saved"
+            )
+        types = compat.flat_types(self._recorder.spec)
+        count = position["in_flight"]
+        with tf.device("CPU:0"):
+            flat = _read(saved[_IN_FLIGHT], types * count)
+            in_flight = [flat[at : at + len(types)] for at in range(0, len(flat), len(types))]
+            front_end = self._recorder.front_end
+            values = _read(saved[_FRONT_END], front_end.dtypes if front_end else [])
+        self._record.stop()
+        self._drain()
+        state = IteratorState(HostState(saved[_HOST], in_flight), values)
+        self._record = IteratorRecord(self._recorder, state)
+        self._staging.ready_slots = self._ready_slots
+        self._staging.iterator_over(self._host, self._record, again=self._iterator)
+        self._before = position["consumed"]
+
+    def _drain(self) -> None:
+        """Takes and drops what is on its way, so that no front end is at work any more."""
+        while True:
+            try:
+                compat.take_next(self._iterator, "")
+            except tf.errors.OutOfRangeError:
+                return
+            except tf.errors.OpError:
+                continue
+
+
+def new_count(device: str) -> tf.Tensor:
+    """The handle of a new variable to count in."""
+    with tf.device(device):
+        count = compat.anonymous_variable(tf.int64)
+        zero = tf.constant(0, tf.int64)
+        placed = tf.raw_ops.AssignVariableOp(resource=count, value=zero)
+        with tf.control_dependencies([placed] if placed else []):
+            return tf.identity(count)
+
+
+def _written(tensors: list[tf.Tensor]) -> tf.Tensor:
+    texts = [tf.io.serialize_tensor(tensor) for tensor in tensors]
+    return tf.stack(texts) if texts else tf.zeros([0], tf.string)
+
+
+def _read(texts: tf.Tensor, types: list[tf.DType]) -> list[tf.Tensor]:
+    return [tf.io.parse_tensor(text, kind) for text, kind in zip(texts, types, strict=True)]
+
+
+class SavedIterator(compat.Trackable):
+    """An iterator that counts what is taken from it, and can be in a `tf.train.Checkpoint`.
+
+    `place` is None where it cannot be saved: in a tf.function.  `taken_in_graphs` is the handle of
+    a variable on the host, which counts where the iterator is an argument of a function or
+    captured by one; eagerly Python counts.
+    """
+
+    place: Place | None = None
+    taken_in_graphs: tf.Tensor | None = None
+    _taken = 0
+
+    def count_taken(self, host: str) -> list[tf.Operation]:
+        """Counts a batch that is about to be taken; in a graph, what has to be done before.
+
+        Before, because an error and the end are counted too: see `host_record.py`.
+        """
+        if tf.executing_eagerly():
+            self._taken += 1
+            return []
+        with tf.device(host):
+            one = tf.constant(1, tf.int64)
+            return [tf.raw_ops.AssignAddVariableOp(resource=self.taken_in_graphs, value=one)]
+
+    def _consumed(self) -> int:
+        in_graphs = tf.raw_ops.ReadVariableOp(resource=self.taken_in_graphs, dtype=tf.int64)
+        return self._taken + int(in_graphs)
+
+    def _serialize_to_tensors(self):
+        # Asked for also before a restore, which wants the names only.
+        snapshot = {}
+
+        def part(name):
+            if not snapshot:
+                if self.place is None:
+                    raise ValueError(
+                        "an iterator can be saved only where it was made, outside of tf.function"
+                    )
+                snapshot.update(self.place.snapshot(self._consumed()))
+            return snapshot[name]
+
+        types = {name: tf.string for name in (_POSITION, _IN_FLIGHT, _FRONT_END)}
+        return {
+            name: compat.saved_later(lambda name=name: part(name), dtype)
+            for name, dtype in {**types, _HOST: tf.variant}.items()
+        }
+
+    def _restore_from_tensors(self, restored_tensors):
+        self.place.restore(restored_tensors)
+        self._taken = 0
+        zero = tf.constant(0, tf.int64)
+        tf.raw_ops.AssignVariableOp(resource=self.taken_in_graphs, value=zero)

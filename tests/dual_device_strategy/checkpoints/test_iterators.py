@@ -1,0 +1,310 @@
+"""An iterator of ours in a tf.train.Checkpoint goes on after the last batch that was consumed."""
+
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, data_scope, on_data_device
+
+COUNT = 24
+
+
+def numbers():
+    return tf.data.Dataset.range(3 * COUNT)
+
+
+def records(folder):
+    paths = []
+    for part in range(3):
+        paths.append(str(folder / f"part-{part}"))
+        with tf.io.TFRecordWriter(paths[-1]) as writer:
+            for number in range(COUNT):
+                writer.write(str(100 * part + number).encode())
+    return paths
+
+
+def from_records(folder):
+    files = tf.data.Dataset.from_tensor_slices(records(folder))
+    lines = files.interleave(
+        tf.data.TFRecordDataset, cycle_length=2, num_parallel_calls=2, deterministic=True
+    )
+    return lines.map(lambda line: tf.strings.to_number(line, tf.int64)).batch(3)
+
+
+def of_any_length(number):
+    return tf.fill([number % 5 + 1], number)
+
+
+PIPELINES = {
+    "shuffle and repeat": lambda _: numbers().shuffle(20, seed=5).repeat(2).batch(6),
+    "shuffle, prefetched": lambda _: numbers().shuffle(20, seed=5).batch(3).prefetch(2),
+    "TFRecords, interleaved": from_records,
+    "padded_batch": lambda _: numbers().map(of_any_length).padded_batch(3),
+    "a parallel map": lambda _: numbers().batch(3).map(lambda x: 2 * x, num_parallel_calls=2),
+    "ragged": lambda _: numbers().map(of_any_length).ragged_batch(3),
+}
+
+
+def plain(x):
+    return tf.cast(x, tf.float32) + 1.0
+
+
+def staged(strategy, pipeline, front_end=plain):
+    dataset = pipeline.apply(on_data_device(front_end))
+    return iter(strategy.experimental_distribute_dataset(dataset))
+
+
+def values(iterator, count=None):
+    taken = []
+    for batch in iterator:
+        batch = batch.to_tensor() if isinstance(batch, tf.RaggedTensor) else batch
+        taken.append(batch.numpy())
+        if len(taken) == count:
+            break
+    return taken
+
+
+def assert_equal(got, expected):
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", PIPELINES)
+def test_every_batch_comes_once_and_as_in_a_run_that_never_stopped(strategy, tmp_path, kind):
+    def make():
+        return staged(strategy, PIPELINES[kind](tmp_path))
+
+    expected = values(make())
+    for consumed in (0, 5, len(expected)):
+        iterator = make()
+        values(iterator, consumed) if consumed else None
+        path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+        assert_equal(values(iterator), expected[consumed:])  # saving changes nothing
+        restored = make()
+        tf.train.Checkpoint(iterator=restored).read(path).assert_consumed()
+        assert_equal(values(restored), expected[consumed:])
+
+
+def test_an_iterator_goes_back_to_where_it_was_however_often(strategy, tmp_path):
+    iterator = staged(strategy, PIPELINES["shuffle and repeat"](None))
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    values(iterator, 3)
+    first = checkpoint.write(str(tmp_path / "first"))
+    expected = values(iterator, 5)
+    checkpoint.read(first)
+    assert_equal(values(iterator, 1), expected[:1])
+    # Batches that were restored, and are on their way again, are saved again.
+    second = checkpoint.write(str(tmp_path / "second"))
+    assert_equal(values(iterator, 4), expected[1:])
+    checkpoint.read(second)
+    assert_equal(values(iterator, 4), expected[1:])
+
+
+def test_the_next_epoch_is_shuffled_as_in_a_run_that_never_stopped(strategy, tmp_path):
+    def make():
+        dataset = numbers().shuffle(20, seed=5).batch(6).apply(on_data_device(plain))
+        return strategy.experimental_distribute_dataset(dataset)
+
+    dataset = make()
+    iterator = iter(dataset)
+    values(iterator, 4)
+    path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+    expected = values(iterator) + values(dataset)
+    dataset = make()
+    iterator = iter(dataset)
+    tf.train.Checkpoint(iterator=iterator).read(path)
+    assert_equal(values(iterator) + values(dataset), expected)
+
+
+@pytest.mark.parametrize("slots", [2, 3, 4, 8, "auto"])
+@pytest.mark.parametrize("size", [4, 30_000])  # one copy at a time, and two
+def test_any_number_of_slots_and_full_slots(pair, tmp_path, slots, size):
+    strategy = DataModelSplitStrategy(*pair, slots=slots)
+
+    def make():
+        return staged(strategy, tf.data.Dataset.range(20).map(lambda i: tf.fill([size], i)))
+
+    iterator = make()
+    assert values(iterator, 2)[1][0] == 2
+    time.sleep(0.1)  # now the slots are full
+    path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+    restored = make()
+    values(restored, 5)
+    tf.train.Checkpoint(iterator=restored).read(path)
+    assert [batch[0] for batch in values(restored)] == list(range(3, 21))
+
+
+def test_loops_in_functions_that_take_or_capture_the_iterator(strategy, tmp_path):
+    iterator = staged(strategy, numbers().batch(6))
+    taken = tf.Variable(tf.zeros([0], tf.float32), shape=[None])
+
+    def two_steps(iterator):
+        for _ in tf.range(2):
+            taken.assign(tf.concat([taken, next(iterator)], 0))
+
+    def two_optional_steps(iterator):
+        for _ in tf.range(2):
+            taken.assign(tf.concat([taken, iterator.get_next_as_optional().get_value()], 0))
+
+    loops = [
+        tf.function(two_steps),
+        tf.function(two_optional_steps),
+        lambda iterator: captured(),
+    ]
+    captured = tf.function(lambda: two_steps(iterator), autograph=True)
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    for loop in loops:
+        start = checkpoint.write(str(tmp_path / "start"))
+        taken.assign(tf.zeros([0]))
+        loop(iterator)
+        middle = checkpoint.write(str(tmp_path / "middle"))
+        loop(iterator)
+        expected = taken.numpy()
+        checkpoint.read(middle)
+        taken.assign(taken[:12])
+        loop(iterator)
+        np.testing.assert_array_equal(taken, expected)
+        checkpoint.read(start)
+
+
+def with_generator(strategy):
+    with strategy.scope(), data_scope():
+        generator = tf.random.Generator.from_seed(3)
+    front_end = lambda x: plain(x) * generator.uniform([1])  # noqa: E731
+    return generator, staged(strategy, numbers().batch(3), front_end)
+
+
+@pytest.mark.parametrize("name", ["a_generator", "z_generator"])  # restored before, and after
+def test_a_generator_of_the_front_end_goes_on_as_of_the_batch_consumed(strategy, tmp_path, name):
+    expected = values(with_generator(strategy)[1])
+    for consumed in (0, 4, len(expected) - 1):
+        generator, iterator = with_generator(strategy)
+        values(iterator, consumed) if consumed else None
+        time.sleep(0.05)  # the front end has worked ahead
+        both = {"iterator": iterator, name: generator}
+        path = tf.train.Checkpoint(**both).write(str(tmp_path / "checkpoint"))
+        generator, iterator = with_generator(strategy)
+        both = {"iterator": iterator, name: generator}
+        tf.train.Checkpoint(**both).read(path).assert_consumed()
+        again = tf.train.Checkpoint(**both).write(str(tmp_path / "again"))
+        tf.train.Checkpoint(**both).read(again)  # saved before the front end began
+        assert_equal(values(iterator), expected[consumed:])
+
+
+def test_warm_slots_are_restored_too(pair, tmp_path):
+    strategy = DataModelSplitStrategy(*pair, warm_up=True)
+    expected = values(with_generator(strategy)[1])
+    generator, iterator = with_generator(strategy)
+    values(iterator, 2)
+    path = tf.train.Checkpoint(i=iterator, z=generator).write(str(tmp_path / "checkpoint"))
+    generator, iterator = with_generator(strategy)
+    tf.train.Checkpoint(i=iterator, z=generator).read(path)
+    assert_equal(values(iterator), expected[2:])
+
+
+def test_distribute_datasets_from_function_and_dictionaries(strategy, tmp_path):
+    def make():
+        dataset = numbers().batch(4).map(lambda x: {"x": x, "text": tf.strings.as_string(x)})
+        return iter(strategy.distribute_datasets_from_function(lambda context: dataset))
+
+    iterator = make()
+    for _ in range(3):
+        next(iterator)
+    path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+    restored = make()
+    tf.train.Checkpoint(iterator=restored).read(path)
+    batch = next(restored)
+    assert batch["x"].numpy().tolist() == [12, 13, 14, 15]
+    assert batch["text"].numpy().tolist() == [b"12", b"13", b"14", b"15"]
+
+
+def saved(iterator, tmp_path):
+    return tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+
+
+def test_random_kernels_and_python_in_the_front_end_are_refused_by_name(strategy, tmp_path):
+    def noisy(x):
+        return plain(x) + tf.random.uniform([1], seed=4)
+
+    with pytest.raises(ValueError, match=r"cannot be saved.*RandomUniform.*data_scope"):
+        saved(staged(strategy, numbers().batch(3), noisy), tmp_path)
+    options = tf.data.Options()
+    options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
+    iterator = staged(strategy, numbers().batch(3).with_options(options), noisy)
+    next(iterator)
+    path = saved(iterator, tmp_path)
+    tf.train.Checkpoint(iterator=iterator).read(path)
+    assert 4.0 <= float(next(iterator)[0]) < 5.0
+
+
+def test_host_pipelines_that_tf_data_cannot_save_are_refused_by_name(strategy, tmp_path):
+    noisy = numbers().map(lambda x: tf.random.uniform([2], seed=4)).batch(3)
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"cannot be saved.*RandomUniform"):
+        saved(staged(strategy, noisy), tmp_path)
+
+    def generate():
+        yield from range(9)
+
+    python = tf.data.Dataset.from_generator(
+        generate, output_signature=tf.TensorSpec([], tf.int64)
+    ).batch(3)
+    iterator = staged(strategy, python)
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"cannot be saved.*PyFunc"):
+        saved(iterator, tmp_path)
+    assert len(values(iterator)) == 3  # and goes on
+
+
+def test_a_batch_that_failed_on_its_way_is_not_lost_silently(strategy, tmp_path):
+    def check(x):
+        seven = tf.constant(7, tf.int64)
+        with tf.control_dependencies([tf.debugging.assert_none_equal(x, seven, message="a seven")]):
+            return tf.identity(x)
+
+    iterator = staged(strategy, tf.data.Dataset.range(9).map(check).batch(2))
+    values(iterator, 3)
+    time.sleep(0.1)
+    with pytest.raises(ValueError, match=r"batch 3 of this iterator.* failed on the host; take it"):
+        saved(iterator, tmp_path)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a seven"):
+        next(iterator)
+    path = saved(iterator, tmp_path)
+    restored = staged(strategy, tf.data.Dataset.range(9).map(check).batch(2))
+    tf.train.Checkpoint(iterator=restored).read(path)
+    assert_equal(values(restored), [np.array([9.0])])
+
+
+def test_another_pipeline_and_another_front_end_are_refused(strategy, tmp_path):
+    iterator = staged(strategy, numbers().shuffle(20).batch(3))
+    values(iterator, 2)
+    path = saved(iterator, tmp_path)
+    others = [
+        (staged(strategy, numbers().shuffle(20).batch(4)), r"batch\(batch_size=3.*batch_size=4"),
+        (staged(strategy, numbers().batch(3)), r"shuffle\(buffer_size=20.* and is batch"),
+        (staged(strategy, numbers().shuffle(20).batch(3), lambda x: plain(x) * 3), "on_data_dev"),
+    ]
+    for other, reason in others:
+        with pytest.raises(
+            ValueError, match=rf"of another pipeline and was not restored.*{reason}"
+        ):
+            tf.train.Checkpoint(iterator=other).read(path)
+        assert len(values(other)) > 0  # as it was
+
+
+def test_a_checkpoint_without_the_iterator_is_noticed_by_tensorflow(strategy, tmp_path):
+    path = tf.train.Checkpoint(step=tf.Variable(1)).write(str(tmp_path / "checkpoint"))
+    iterator = staged(strategy, numbers().batch(3))
+    status = tf.train.Checkpoint(iterator=iterator, step=tf.Variable(0)).read(path)
+    with pytest.raises(AssertionError):
+        status.assert_existing_objects_matched()
+
+
+def test_an_iterator_handed_to_a_function_cannot_be_saved_there(strategy):
+    @tf.function
+    def save_inside(iterator):
+        assert iterator.place is None
+        next(iterator)
+
+    save_inside(staged(strategy, numbers().batch(3)))

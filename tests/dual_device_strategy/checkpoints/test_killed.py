@@ -1,0 +1,71 @@
+"""A `fit` that is killed with -9, wherever it is, goes on with the same losses."""
+
+import json
+import random
+import time
+
+import pytest
+
+FIT = """
+import json, os, sys, time
+import keras, numpy as np, tensorflow as tf
+from dual_device_strategy import DataModelSplitStrategy, MidEpochBackup, on_data_device
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
+keras.utils.set_random_seed(7)
+x = np.random.RandomState(0).randn(160, 6).astype("f")
+strategy = DataModelSplitStrategy("CPU:1", "CPU:2")
+data = tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True))).shuffle(99, seed=4)
+data = data.batch(4).apply(on_data_device(lambda x, y: (tf.math.tanh(x), y)))
+with strategy.scope():
+    model = keras.Sequential([keras.Input([6]), keras.layers.Dropout(0.2), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+
+class Losses(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+    def on_train_batch_end(self, batch, logs=None):
+        with open(sys.argv[1], "a") as file:
+            file.write(json.dumps([self.epoch, batch, logs["loss"]]) + "\\n")
+        time.sleep(0.01)
+
+backup = MidEpochBackup(sys.argv[2], save_freq=2)
+model.fit(data, epochs=3, shuffle=False, verbose=0, callbacks=[Losses(), backup])
+"""
+
+
+def losses(path):
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("]")]
+
+
+@pytest.mark.slow
+def test_killed_at_ten_random_moments_the_losses_are_the_same(run_python, processes, tmp_path):
+    done = run_python(["-c", FIT, tmp_path / "expected", tmp_path / "none"])
+    assert done.returncode == 0, done.stderr[-2000:]
+    expected = {(epoch, batch): loss for epoch, batch, loss in losses(tmp_path / "expected")}
+    assert len(expected) == 120
+    chance = random.Random(3)
+    seen, file, starts = [], tmp_path / "losses", []
+    for _ in range(10):
+        file.unlink(missing_ok=True)
+        process = processes.start(["-c", FIT, file, tmp_path / "backup"])
+        wanted = chance.randint(4, 14)
+        while len(losses(file)) < wanted and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0.0, 0.03))
+        assert process.poll() is None, process.stderr[-2000:]
+        process.kill()
+        process.wait(20)
+        seen += losses(file)
+        starts.append(losses(file)[0][:2])
+    file.unlink()
+    done = run_python(["-c", FIT, file, tmp_path / "backup"])
+    assert done.returncode == 0, done.stderr[-2000:]
+    seen += losses(file)
+    assert starts == sorted(starts) and starts[-1] > [0, 30]  # it went on every time
+    assert {(epoch, batch) for epoch, batch, _ in seen} == set(expected)
+    assert [loss for _, _, loss in seen] == [expected[epoch, batch] for epoch, batch, _ in seen]
+    assert not (tmp_path / "backup").exists()
