@@ -19,10 +19,10 @@ from myxtts.xtts_v2.networks import Published, make_conditioning, make_gpt
 from myxtts.xtts_v2.sizes import CODE_RATE, CODE_SAMPLES
 
 # Fitted: tensors that are alive at the fullest moment of a step (`tests/benchmarks/memory.py`).
-_LAYER = 34.0  # by position and width, in a layer
-_SCORES = 3.5  # by head and pair of positions
+_LAYER = 20.0  # by position and width, in a layer
+_SCORES = 2.1  # by head and pair of positions
 _LOGITS = 4.0  # by position and token
-_ENCODER = 10.0  # by mel frame and width, in a layer of the conditioning encoder
+_ENCODER = 6.0  # by mel frame and width, in a layer of the conditioning encoder
 _ENCODER_LAYERS = 6
 
 
