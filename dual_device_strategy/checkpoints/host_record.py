@@ -199,7 +199,9 @@ class HostRecord:
 
 def _new_lock() -> tf.Tensor:
     name = f"dual_device_strategy_host_{next(_lock_numbers)}"
-    return tf.raw_ops.MutexV2(container="", shared_name=name)
+    lock = tf.raw_ops.MutexV2(container="", shared_name=name)
+    tf.raw_ops.MutexLock(mutex=lock)  # starts its thread now, not in the middle of an epoch
+    return lock
 
 
 def _wait_for(lock):
