@@ -6,8 +6,8 @@ from dual_device_strategy.data_service import DataService
 from dual_device_strategy.devices import configure_devices
 from dual_device_strategy.front_end import on_data_device
 from dual_device_strategy.machines import MultiWorkerDataModelSplitStrategy
-from dual_device_strategy.mirrored import MirroredDataModelSplitStrategy
 from dual_device_strategy.monitor import Monitor
+from dual_device_strategy.replicas.mirrored import MirroredDataModelSplitStrategy
 from dual_device_strategy.staged_input import data_scope
 from dual_device_strategy.strategy import DataModelSplitStrategy
 

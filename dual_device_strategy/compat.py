@@ -1,7 +1,7 @@
 """Private TensorFlow: what a new release could move.
 
-Only this file imports `tensorflow.python`.  Besides, classes that derive from TensorFlow's use
-what they inherit:
+`tensorflow.python` is imported here and in the files of the same name in the rooms that need more
+(checkpoints, emulation, machines, replicas).  Besides, derived classes use what they inherit:
 
 * `distributed.py`, from DistributedDataset and DistributedIterator: `_cardinality`,
   `_cloned_datasets`, `_element_spec`, `_enable_get_next_as_optional`, `_input_workers`,
@@ -14,59 +14,44 @@ what they inherit:
 * `machines/strategy.py`, from CollectiveAllReduceExtended: `_input_workers`, `_make_input_context`,
   `_get_variable_creator_initial_value`; it overrides `_initialize_local_devices`, `_reduce_to`,
   `_create_variable` and what distributes datasets.
-* `replica_dataset.py` and `replicas.py`, from the same: `_built`, `_create_cloned_datasets_...`,
-  `_input_context`, `_make_rebatch_fn`, `_num_replicas_in_sync` and `_replica_order` besides.
-* `mirrored.py`, from MirroredStrategy: `_collective_key_base`; from MirroredExtended: `_devices`,
-  `_num_replicas_in_sync`, and that `_create_variable` takes its devices from what it is colocated
-  with.
+* `replicas/`, from the same: `_built`, `_create_cloned_datasets_...`, `_input_context`,
+  `_make_rebatch_fn`, `_num_replicas_in_sync`, `_replica_order`; from MirroredStrategy:
+  `_collective_key_base`; from MirroredExtended: `_devices`, `_num_replicas_in_sync`, and that
+  `_create_variable` takes its devices from what it is colocated with.
 * `hop.py`, from Dataset: it overrides `_inputs`.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.checkpoint import tensor_callable
 from tensorflow.python.client import pywrap_tf_session
-from tensorflow.python.data.experimental.ops import distribute as data_distribute
-from tensorflow.python.data.ops import dataset_ops, multi_device_iterator_ops, optional_ops
+from tensorflow.python.data.ops import dataset_ops, optional_ops
 from tensorflow.python.data.util import structure
 from tensorflow.python.distribute import (
-    collective_all_reduce_strategy,
-    collective_util,
-    cross_device_ops,
     device_util,
     distribute_lib,
     input_lib,
     input_ops,
     input_util,
-    mirrored_strategy,
     one_device_strategy,
-    values,
 )
 from tensorflow.python.eager import context
 from tensorflow.python.framework import (
     auto_control_deps_utils,
     composite_tensor,
     function_def_to_graph,
-    load_library,
     type_utils,
 )
 from tensorflow.python.ops import gen_dataset_ops, resource_variable_ops
-from tensorflow.python.trackable import base as trackable
-from tensorflow.python.util import nest
 
-CollectiveAllReduceExtended = collective_all_reduce_strategy.CollectiveAllReduceExtended
-CollectiveOptions = collective_util.Options
 CompositeTensor = composite_tensor.CompositeTensor
 DistributedDataset = input_lib.DistributedDataset
 DistributedDatasetSpec = input_lib.DistributedDatasetSpec
 DistributedIterator = input_lib.DistributedIterator
 DistributedIteratorSpec = input_lib.DistributedIteratorSpec
 InputWorkers = input_lib.InputWorkers
-MirroredExtended = mirrored_strategy.MirroredExtended
-Trackable = trackable.Trackable
 OneDeviceExtended = one_device_strategy.OneDeviceExtended
 enter_or_assert_strategy = distribute_lib.enter_or_assert_strategy
 host_of = device_util.get_host_for_device
@@ -76,10 +61,6 @@ resolve_device = device_util.resolve
 auto_shard = input_ops.auto_shard_dataset
 flat_types = structure.get_flat_tensor_types
 flat_shapes = structure.get_flat_tensor_shapes
-batch_size_of = data_distribute.compute_batch_size
-batch_sizes_for_worker = data_distribute.batch_sizes_for_worker
-per_replica = values.PerReplica
-map_up_to = nest.map_structure_up_to
 from_flat = structure.from_compatible_tensor_list
 to_flat = structure.to_tensor_list
 
@@ -115,8 +96,7 @@ def host_variable(value, device: str) -> tf.Variable:
 
 def anonymous_variable(dtype: tf.DType) -> tf.Tensor:
     """The handle of a new variable on the current device, which is gone with its last handle."""
-    # ResourceHandle::ANONYMOUS_NAME
-    name = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+    name = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # ResourceHandle::ANONYMOUS_NAME
     return tf.raw_ops.VarHandleOp(dtype=dtype, shape=[], shared_name=name)
 
 
@@ -186,11 +166,6 @@ def made_again(iterator: tf.data.Iterator, dataset: tf.data.Dataset) -> tf.data.
     return iterator
 
 
-def saved_later(function: Callable[[], tf.Tensor], dtype: tf.DType):
-    """A host tensor of a checkpoint that is not made before it is written."""
-    return tensor_callable.Callable(function, dtype, "/job:localhost/replica:0/task:0/device:CPU:0")
-
-
 def take_next(iterator: tf.data.Iterator, scope: str) -> Sequence[tf.Tensor]:
     """The next element's flat tensors; in a graph, the op that takes them is in that scope.
 
@@ -211,34 +186,6 @@ def _take_next(iterator):
     return gen_dataset_ops.iterator_get_next_sync(
         iterator._iterator_resource, iterator._flat_output_types, iterator._flat_output_shapes
     )
-
-
-def dealt(dataset: tf.data.Dataset, count: int, host: str) -> list[tf.data.Iterator]:
-    """Iterators on the host among which the elements are dealt out in turns.
-
-    While one waits, no more than one element of each of the others is held.
-    """
-    with tf.device(host):
-        if count == 1:
-            return [iter(dataset)]
-        dealer = multi_device_iterator_ops.OwnedMultiDeviceIterator(
-            dataset,
-            [host] * count,
-            source_device=host,
-            max_buffer_size=1,
-            prefetch_buffer_size=0,
-        )
-    return dealer._device_iterators
-
-
-def per_replica_specs(element_spec, replicas: int) -> list:
-    """The spec of each replica's element, from that of a distributed dataset."""
-    return [
-        tf.nest.map_structure(
-            lambda spec: input_lib._replace_per_replica_spec(spec, i), element_spec
-        )
-        for i in range(replicas)
-    ]
 
 
 def inputs_of(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
@@ -279,16 +226,6 @@ def slowed(dataset: tf.data.Dataset, seconds: float) -> tf.data.Dataset:
 def distributed_spec(strategy: tf.distribute.Strategy, replica_spec):
     """The spec of all replicas' values; each is of `replica_spec`."""
     return input_lib._create_distributed_tensor_spec(strategy, replica_spec)
-
-
-def set_shared_value(key: str, value: str) -> None:
-    """Sets a value for all workers, in TensorFlow's coordination service."""
-    context.context().set_config_key_value(key, value)
-
-
-def shared_value(key: str, timeout_ms: int = 0) -> str:
-    """What a worker has set; waits for it, for ever by default."""
-    return context.context().get_config_key_value(key, timeout_ms)
 
 
 def ops_of(function: tf.types.experimental.ConcreteFunction) -> Iterator[tf.Operation]:
@@ -358,33 +295,6 @@ def allocator_limit(device: str) -> int | None:
     return None
 
 
-# ---- for the emulated GPUs (dual_device_strategy/emulation) ----
-
-
-def load_pluggable_device_library(path: str) -> None:
-    load_library.load_pluggable_device_library(path)
-
-
 def runtime_started() -> bool:
     """Whether TensorFlow's runtime runs, and its devices are settled."""
     return context.context()._context_handle is not None
-
-
-def mirror_without_nccl() -> None:
-    """Makes MirroredStrategy's default on GPUs, which is NCCL, reduction on one of them.
-
-    Not TensorFlow's ring: its second use in a process fails on a name the first has taken.
-    """
-    extended = mirrored_strategy.MirroredExtended
-    original = extended._make_collective_ops_with_fallbacks
-
-    def make_collective_ops(self):
-        collective_ops = original(self)
-        if all("gpu" in device.lower() for device in self._devices):
-            return cross_device_ops.ReductionToOneDevice()
-        return collective_ops
-
-    extended._make_collective_ops_with_fallbacks = make_collective_ops
-
-
-# ---- end of the block for the emulated GPUs ----

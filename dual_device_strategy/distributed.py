@@ -19,9 +19,8 @@ from dual_device_strategy.staging import Staging
 class StagedIterator(SavedIterator, compat.DistributedIterator):
     """An iterator over staged batches; usable eagerly, and as an argument of a tf.function.
 
-    `slots` is the number of slots it has.  `arrivals`, where the strategy counts batches, is a
-    function that returns how many of its batches have reached the model device; those that were
-    not taken yet are READY.  `counts` holds everything that is counted.
+    `slots` is the number of slots it has.  `arrivals`, where the strategy counts batches, returns
+    how many of its batches have reached the model device; those not taken yet are READY.
     """
 
     slots = None  # inside a tf.function that it was handed to

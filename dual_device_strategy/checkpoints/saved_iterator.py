@@ -5,6 +5,7 @@ import json
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.checkpoints import compat as saving_compat
 from dual_device_strategy.checkpoints import pipelines
 from dual_device_strategy.checkpoints.host_record import HostState
 from dual_device_strategy.checkpoints.iterator_record import (
@@ -129,7 +130,7 @@ def _read(texts: tf.Tensor, types: list[tf.DType]) -> list[tf.Tensor]:
     return [tf.io.parse_tensor(text, kind) for text, kind in zip(texts, types, strict=True)]
 
 
-class SavedIterator(compat.Trackable):
+class SavedIterator(saving_compat.Trackable):
     """An iterator that counts what is taken from it, and can be in a `tf.train.Checkpoint`.
 
     `place` is None where it cannot be saved: in a tf.function.  `taken_in_graphs` is the handle of
@@ -172,7 +173,7 @@ class SavedIterator(compat.Trackable):
 
         types = {name: tf.string for name in (_POSITION, _IN_FLIGHT, _FRONT_END)}
         return {
-            name: compat.saved_later(lambda name=name: part(name), dtype)
+            name: saving_compat.saved_later(lambda name=name: part(name), dtype)
             for name, dtype in {**types, _HOST: tf.variant}.items()
         }
 

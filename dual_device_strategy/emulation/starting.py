@@ -12,6 +12,7 @@ from absl import logging
 
 from dual_device_strategy import compat
 from dual_device_strategy.emulation import building, controls, steering
+from dual_device_strategy.emulation import compat as emulation_compat
 
 MAX_GPUS = 8
 _MEGABYTE = 1 << 20
@@ -111,7 +112,7 @@ def start(
         pageable_gbps=pageable_gbps,
         peer_access=peer_access,
     )
-    compat.load_pluggable_device_library(str(building.library()))
+    emulation_compat.load_pluggable_device_library(str(building.library()))
     if library.register_with_tensorflow() == 0:
         raise RuntimeError("TensorFlow took none of the kernels for the emulated GPUs.")
     steering.steer(gpus)

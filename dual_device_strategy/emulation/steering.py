@@ -9,7 +9,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy import compat
+from dual_device_strategy.emulation import compat
 
 # The number that may wait for a device at a time: branches of functions, hops of pipelines.
 _THREADS_PER_GPU = 8

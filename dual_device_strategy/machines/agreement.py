@@ -8,7 +8,7 @@ import time
 
 import tensorflow as tf
 
-from dual_device_strategy import compat
+from dual_device_strategy.machines import compat
 from dual_device_strategy.machines.cluster import Cluster
 
 

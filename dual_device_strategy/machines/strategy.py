@@ -11,6 +11,7 @@ from absl import logging
 
 from dual_device_strategy import compat
 from dual_device_strategy.devices import device_pair
+from dual_device_strategy.machines import compat as machines_compat
 from dual_device_strategy.machines.agreement import refuse_differences
 from dual_device_strategy.machines.cluster import Cluster, cluster_of
 from dual_device_strategy.machines.input import WorkersDataset
@@ -87,7 +88,7 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
                     (data_devices[0], model_devices[0]),
                     slots,
                     cluster.resolver,
-                    communication_options or compat.CollectiveOptions(),
+                    communication_options or machines_compat.CollectiveOptions(),
                 ),
             )
             self._cluster = cluster
@@ -147,7 +148,7 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         return super().reduce(reduce_op, value, axis)
 
 
-class MultiWorkerSplitExtended(compat.CollectiveAllReduceExtended):
+class MultiWorkerSplitExtended(machines_compat.CollectiveAllReduceExtended):
     """The model device is this worker's replica; the data device feeds it."""
 
     def __init__(self, strategy, devices, slots, cluster_resolver, communication_options):

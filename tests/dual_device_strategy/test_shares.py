@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import MirroredDataModelSplitStrategy, on_data_device
-from dual_device_strategy.pieces import Cut
+from dual_device_strategy.replicas.pieces import Cut
 from tests.dual_device_strategy.test_mirrored import front_end, pieces, signals, train
 
 SHARED = (["CPU:1"], ["CPU:2", "CPU:1"])

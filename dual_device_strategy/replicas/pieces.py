@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.hop import components
+from dual_device_strategy.replicas import compat as replica_compat
 
 # Shares are whole numbers of this many parts, so that the rows of a batch whose size is only known
 # when it is there are counted without rounding errors.
@@ -66,7 +67,7 @@ class Cut:
         edges = tf.nest.map_structure(lambda tensor: self.edges(_rows(tensor)), element)
         return [
             components(
-                compat.map_up_to(
+                replica_compat.map_up_to(
                     element,
                     lambda tensor, cuts, i=i: _between(tensor, cuts[i], cuts[i + 1]),
                     element,

@@ -30,7 +30,8 @@ from dual_device_strategy.hop import (
 )
 from dual_device_strategy.host_part import HostPart
 from dual_device_strategy.out_of_memory import PREPARING, READY, scope_name
-from dual_device_strategy.pieces import Cut
+from dual_device_strategy.replicas import compat as replica_compat
+from dual_device_strategy.replicas.pieces import Cut
 from dual_device_strategy.staging import next_number
 
 _SEAL = tf.TensorSpec([], tf.variant)
@@ -132,7 +133,7 @@ class ReplicaStaging:
 
     def iterator_over(self, host: tf.data.Dataset) -> tf.data.Iterator:
         """`host`'s batches as sealed handles, those of all replicas in one element."""
-        prepared = compat.dealt(self.host.of(host), len(self._boxes), self._host)
+        prepared = replica_compat.dealt(self.host.of(host), len(self._boxes), self._host)
         if self._prepare:
             prepared = [
                 hop.iterator_over(each) for hop, each in zip(self._prepare, prepared, strict=True)

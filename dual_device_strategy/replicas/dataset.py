@@ -8,9 +8,10 @@ import tensorflow as tf
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.front_end import reads_files, split
-from dual_device_strategy.pieces import Cut
-from dual_device_strategy.replica_staging import ReplicaStaging
-from dual_device_strategy.replicas import ReplicaBatches, ReplicaIterator
+from dual_device_strategy.replicas import compat as replica_compat
+from dual_device_strategy.replicas.iterator import ReplicaBatches, ReplicaIterator
+from dual_device_strategy.replicas.pieces import Cut
+from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.staging import Staging
 
 _OFF = tf.data.experimental.AutoShardPolicy.OFF
@@ -82,7 +83,7 @@ class ReplicaDataset(compat.DistributedDataset):
 
     def _iterator(self, iterators, sealed=True):
         devices = self._input_workers.compute_devices_for_worker(0)
-        specs = compat.per_replica_specs(self._element_spec, len(devices))
+        specs = replica_compat.per_replica_specs(self._element_spec, len(devices))
         return ReplicaIterator(
             input_workers=self._input_workers,
             components=[ReplicaBatches(iterators, devices, specs, sealed)],
@@ -177,7 +178,7 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
         dealt = [
             iterator
             for host in hosts
-            for iterator in compat.dealt(host, len(self._stagings) // len(hosts), device)
+            for iterator in replica_compat.dealt(host, len(self._stagings) // len(hosts), device)
         ]
         iterators = [
             staging.iterator_from(host) for staging, host in zip(self._stagings, dealt, strict=True)
@@ -243,9 +244,9 @@ def cut_as_tensorflow(dataset: tf.data.Dataset, replicas: int) -> Cut:
     """
     policy = dataset.options().experimental_distribute.auto_shard_policy
     if policy in (_OFF, _FILE) or (policy == _AUTO and reads_files(dataset)):
-        size = tf.get_static_value(compat.batch_size_of(dataset))
+        size = tf.get_static_value(replica_compat.batch_size_of(dataset))
         if size is not None and size > 0:
-            rows = tf.get_static_value(compat.batch_sizes_for_worker(size, 1, replicas, 0))
+            rows = tf.get_static_value(replica_compat.batch_sizes_for_worker(size, 1, replicas, 0))
             return Cut(replicas, rows=[int(row) for row in rows])
     return Cut(replicas)
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy import compat
 from dual_device_strategy.devices.several import device_lists
 from dual_device_strategy.out_of_memory import explained, size_of
-from dual_device_strategy.pieces import Cut
-from dual_device_strategy.replica_dataset import (
+from dual_device_strategy.replicas import compat as replica_compat
+from dual_device_strategy.replicas.dataset import (
     ReplicaDataset,
     ReplicaDatasetFromFunction,
     cut_as_tensorflow,
 )
+from dual_device_strategy.replicas.pieces import Cut
 from dual_device_strategy.staged_input import StagedInput, check_options, check_slots
 
 
@@ -175,7 +175,7 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
             raise explained(error, self, batch, in_step=True) from None
 
 
-class MirroredSplitExtended(StagedInput, compat.MirroredExtended):
+class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
     """Replicas are on the model devices; the data devices feed them."""
 
     def __init__(
@@ -191,7 +191,7 @@ class MirroredSplitExtended(StagedInput, compat.MirroredExtended):
         if self.shares is None:
             return cut_as_tensorflow(dataset, replicas)
         cut = Cut(replicas, shares=self.shares)
-        size = tf.get_static_value(compat.batch_size_of(dataset))
+        size = tf.get_static_value(replica_compat.batch_size_of(dataset))
         if size is not None and size > 0:
             edges = cut.edges(int(size))
             rows = [end - begin for begin, end in itertools.pairwise(edges)]
@@ -219,7 +219,7 @@ def _rows_of_all(value):
     if not all(isinstance(piece, tf.Tensor) and piece.shape.rank for piece in pieces):
         return value
     rows = min(piece.shape[0] for piece in pieces)
-    return compat.per_replica([piece[:rows] for piece in pieces])
+    return replica_compat.per_replica([piece[:rows] for piece in pieces])
 
 
 def _checked(shares: Sequence[float], replicas: int) -> tuple[float, ...]:
