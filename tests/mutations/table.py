@@ -48,7 +48,7 @@ MISTAKES = (
         STRATEGY,
         "                _refuse_mark(others[0], failed)",
         "                pass",
-        "tests/dual_device_strategy/test_same_results.py",
+        "tests/dual_device_strategy/test_out_of_range.py",
     ),
     Mistake(
         "skip behind state is let through",

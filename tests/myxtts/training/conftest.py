@@ -16,7 +16,9 @@ from myxtts.model.config import (
 )
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.config import StageConfig, TrainConfig
+from myxtts.training.stages import STAGES
 from myxtts.training.trainer import Trainer
+from tests.myxtts.training.toy_stage import Toy
 
 MODEL = ModelConfig(
     text=TextConfig(vocabulary="characters"),
@@ -78,5 +80,18 @@ def make_trainer(sides):
             strategy=strategy or tf.distribute.OneDeviceStrategy("CPU:0"),
             progress=False,
         )
+
+    return make
+
+
+@pytest.fixture
+def toy(make_trainer, monkeypatch, tmp_path):
+    """toy(spoil=..., **settings).run() in tmp_path; three batches are an epoch."""
+
+    def make(spoil=(), path=None, **settings):
+        stage = type("Toy", (Toy,), {"spoil": spoil})
+        monkeypatch.setitem(STAGES, "tokenizer", stage)
+        chosen = make_trainer(path or tmp_path, **{"max_steps": 12, **settings})
+        return lambda: chosen.run(["tokenizer"])
 
     return make
