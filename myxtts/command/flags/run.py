@@ -21,19 +21,19 @@ DEVICES = (
         "strategy", STRATEGIES, "split",
         "split: batches are prepared on the data device while the model device trains. one_device "
         "and mirrored: TensorFlow's own strategies on the model device, the same code and numbers.",
-        "one_device where the profile says that a second device saves nothing.",
+        when="one_device where the profile says that a second device saves nothing.",
     ),
     *_device_flags(),
     Flag(
         "slots", "text", "4",
         "The most batches that may exist beyond the host; auto chooses anew in every epoch.",
-        "5 to 8, or auto, where step times vary; 2 or 3 where memory is short.",
-        "", "N|auto",
+        when="5 to 8, or auto, where step times vary; 2 or 3 where memory is short.",
+        unit="N|auto",
     ),
     Flag(
         "warm_up", "switch", False,
         "Fill the slots before the first step.",
-        "To leave the filling out of measured times.",
+        when="To leave the filling out of measured times.",
     ),
 )
 
@@ -41,44 +41,43 @@ RUN = (
     Flag(
         "checkpoint_dir", "text", "runs/voice",
         "The run directory: settings, checkpoints, samples, events and the report.",
-        "One for each run; the same one, with the same flags, continues a run.",
-        "", "DIR",
+        when="One for each run; the same one, with the same flags, continues a run.",
+        unit="DIR",
     ),
     Flag(
         "log_steps", "whole", TrainConfig.log_steps,
         "Steps between two figures of the losses.",
-        "",
-        "train.log_steps", "STEPS",
+        sets="train.log_steps", unit="STEPS",
     ),
     Flag(
         "evaluate_steps", "whole", TrainConfig.evaluate_steps,
         "Steps between two evaluations on held-out clips.",
-        "More for long runs with long steps.",
-        "train.evaluate_steps", "STEPS",
+        when="More for long runs with long steps.",
+        sets="train.evaluate_steps", unit="STEPS",
     ),
     Flag(
         "evaluation_clips", "whole", TrainConfig.evaluation_clips,
         "Held-out clips that an evaluation looks at.",
-        "More where the held-out loss jumps from one evaluation to the next.",
-        "train.evaluation_clips", "CLIPS",
+        when="More where the held-out loss jumps from one evaluation to the next.",
+        sets="train.evaluation_clips", unit="CLIPS",
     ),
     Flag(
         "sample_steps", "whole", TrainConfig.sample_steps,
         "Steps between two sets of samples: pictures of mels, spoken sentences.",
-        "Fewer to listen more often; each set takes some seconds.",
-        "train.sample_steps", "STEPS",
+        when="Fewer to listen more often; each set takes some seconds.",
+        sets="train.sample_steps", unit="STEPS",
     ),
     Flag(
         "checkpoint_steps", "whole", TrainConfig.checkpoint_steps,
         "Steps between two checkpoints.",
-        "Fewer where the machine may be taken away.",
-        "train.checkpoint_steps", "STEPS",
+        when="Fewer where the machine may be taken away.",
+        sets="train.checkpoint_steps", unit="STEPS",
     ),
     Flag(
         "keep_checkpoints", "whole", TrainConfig.keep_checkpoints,
         "Checkpoints that are kept, beside the best one.",
-        "1 where the disk is small.",
-        "train.keep_checkpoints",
+        when="1 where the disk is small.",
+        sets="train.keep_checkpoints",
     ),
 )
 
@@ -86,18 +85,18 @@ INSTEAD = (
     Flag(
         "dry_run", "switch", False,
         "Print settings, devices, corpus, parameter counts and memory estimates, and stop.",
-        "Before a long run.",
+        when="Before a long run.",
     ),
     Flag(
         "profile", "switch", False,
         "Measure each stage of the pipeline on this very job, with advice, and stop.",
-        "When training is slower than it should be.",
+        when="When training is slower than it should be.",
     ),
     Flag(
         "profile_steps", "whole", 20,
         "Repetitions of each measurement of --profile.",
-        "More where figures vary.",
-        "", "STEPS",
+        when="More where figures vary.",
+        unit="STEPS",
         least=2,
     ),
 )
