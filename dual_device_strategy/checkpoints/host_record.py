@@ -33,6 +33,7 @@ class HostState:
     iterator: tf.Tensor | None  # tf.data's own state of the host's iterator
     in_flight: list[list[tf.Tensor]]  # batches that it had handed out, flat, the oldest first
     first: int | None = None  # index of the first of them; None if there is none
+    next_epoch: tf.Tensor | None = None  # the state of the next iterator, if this one has ended
 
 
 class HostRecorder:
@@ -43,7 +44,8 @@ class HostRecorder:
     """
 
     def __init__(self, spec, device: str, places: int, policy):
-        self.spec, self.device, self._places = spec, device, places
+        self.spec, self.device, self._places, self._policy = spec, device, places, policy
+        self.next_epoch: tf.Tensor | None = None  # where the next iterator of the host begins
         self._types, self._shapes = compat.flat_types(spec), compat.flat_shapes(spec)
         begun = tf.TensorSpec([], tf.int64)  # what `start` returns is an argument of the others
         self._start = trace(lambda: tf.constant(0, tf.int64))
@@ -119,17 +121,21 @@ class HostRecord:
     """The record of one iterator of the host; `iterator` is what the first hop draws from.
 
     With a state that was saved, the host's iterator goes on from there, and the batches that were
-    in flight come first.
+    in flight come first.  An iterator that has ended no longer holds what the order of the next
+    epoch is drawn from; then the begin of the next epoch is saved as well.
     """
 
     def __init__(self, recorder: HostRecorder, host: tf.data.Iterator, given: HostState):
         self._recorder = recorder
         with tf.device(recorder.device):
             self._host = compat.resource_of(host)
-            if given.iterator is not None:
-                tf.raw_ops.DeserializeIterator(
-                    resource_handle=self._host, serialized=given.iterator
-                )
+            state = given.iterator
+            if state is None and tf.executing_eagerly():
+                state, recorder.next_epoch = recorder.next_epoch, None
+            elif state is not None:
+                recorder.next_epoch = given.next_epoch
+            if state is not None:
+                tf.raw_ops.DeserializeIterator(resource_handle=self._host, serialized=state)
             self._asked = compat.anonymous_variable(tf.int64)
             self._shelf = compat.anonymous_variable(tf.variant)
             asked = tf.constant(len(given.in_flight), tf.int64)
@@ -172,14 +178,18 @@ class HostRecord:
             compat.made_again(self._host_iterator, dataset.take(0))
             self._recorder._wait(self._lock)
 
-    def state_after(self, consumed: int) -> HostState:
-        """The state to go on from when the loop has asked for `consumed` batches."""
+    def state_after(self, consumed: int, before: int) -> HostState:
+        """The state to go on from when the loop has asked for `consumed` batches.
+
+        `before` is how many it had consumed when this record was made.
+        """
         recorder = self._recorder
         state, asked, *places = recorder._save(self._host, self._asked, self._shelf, self._lock)
         kept = {}
         for at in range(0, len(places), len(_KEPT)):
             number, index, batch = places[at : at + len(_KEPT)]
-            kept[int(number)] = int(index), batch
+            if int(number) >= 0:
+                kept[int(number)] = int(index), batch
         result = HostState(state, [])
         for number in range(consumed, int(asked)):
             if number not in kept:
@@ -194,7 +204,29 @@ class HostRecord:
                 result.first = index
             with tf.device(recorder.device):
                 result.in_flight.append(recorder._contents(batch))
+        if self._has_ended(kept.values(), before):
+            result.next_epoch = self._next_epoch()
         return result
+
+    def _has_ended(self, kept, before: int) -> bool:
+        """Whether the host has no more batches, as far as it is known without asking for one."""
+        cardinality = int(compat.dataset_iterated_by(self._host_iterator).cardinality())
+        return before == cardinality or any(
+            before + index + 1 == cardinality or not tf.raw_ops.OptionalHasValue(optional=batch)
+            for index, batch in kept
+        )
+
+    def _next_epoch(self) -> tf.Tensor:
+        """The state of the host's next iterator, which begins there in this process as well."""
+        recorder = self._recorder
+        if recorder.next_epoch is None:
+            with tf.device(recorder.device):
+                following = iter(compat.dataset_iterated_by(self._host_iterator))
+                recorder.next_epoch = tf.raw_ops.SerializeIterator(
+                    resource_handle=compat.resource_of(following),
+                    external_state_policy=recorder._policy.value,
+                )
+        return recorder.next_epoch
 
 
 def _new_lock() -> tf.Tensor:

@@ -15,7 +15,8 @@ from dual_device_strategy.checkpoints.iterator_record import (
 from dual_device_strategy.front_end import FrontEnd
 
 _VERSION = 1
-_POSITION, _HOST, _IN_FLIGHT, _FRONT_END = "POSITION", "HOST", "IN_FLIGHT", "FRONT_END"
+_POSITION, _IN_FLIGHT, _FRONT_END = "POSITION", "IN_FLIGHT", "FRONT_END"
+_HOST, _NEXT = "HOST", "NEXT_EPOCH"
 
 
 class Place:
@@ -47,7 +48,7 @@ class Place:
         """Everything that a checkpoint of the iterator has."""
         pipeline = self._pipeline()
         try:
-            state = self._record.state_after(consumed)
+            state = self._record.state_after(consumed, self._before)
         except tf.errors.FailedPreconditionError as error:
             raise tf.errors.FailedPreconditionError(
                 error.node_def,
@@ -57,16 +58,19 @@ class Place:
                 "in place of random ops, Python functions and generators, or set "
                 "experimental_external_state_policy of the dataset's tf.data.Options to IGNORE",
             ) from None
+        following = state.host.next_epoch
         position = {
             "version": _VERSION,
             "pipeline": pipeline,
             "consumed": self._before + consumed,
             "in_flight": len(state.host.in_flight),
+            "has_ended": following is not None,
         }
         with tf.device("CPU:0"):
             return {
                 _POSITION: tf.constant(json.dumps(position)),
                 _HOST: state.host.iterator,
+                _NEXT: state.host.iterator if following is None else following,
                 _IN_FLIGHT: _written([t for flat in state.host.in_flight for t in flat]),
                 _FRONT_END: _written(state.front_end),
             }
@@ -92,9 +96,10 @@ class Place:
             in_flight = [flat[at : at + len(types)] for at in range(0, len(flat), len(types))]
             front_end = self._recorder.front_end
             values = _read(saved[_FRONT_END], front_end.dtypes if front_end else [])
+        following = saved[_NEXT] if position["has_ended"] else None
         self._record.stop()
         self._drain()
-        state = IteratorState(HostState(saved[_HOST], in_flight), values)
+        state = IteratorState(HostState(saved[_HOST], in_flight, next_epoch=following), values)
         self._record = IteratorRecord(self._recorder, state)
         self._staging.ready_slots = self._ready_slots
         self._staging.iterator_over(self._host, self._record, again=self._iterator)
@@ -174,7 +179,7 @@ class SavedIterator(saving_compat.Trackable):
         types = {name: tf.string for name in (_POSITION, _IN_FLIGHT, _FRONT_END)}
         return {
             name: saving_compat.saved_later(lambda name=name: part(name), dtype)
-            for name, dtype in {**types, _HOST: tf.variant}.items()
+            for name, dtype in {**types, _HOST: tf.variant, _NEXT: tf.variant}.items()
         }
 
     def _restore_from_tensors(self, restored_tensors):
