@@ -157,7 +157,7 @@ def test_all_mistakes_are_told_at_once_and_nothing_is_made(command):
         "--lr=fast: it must be a number",
         "--modelsize: there is no such flag; did you mean --model_size?",
         "--slots must be auto or a whole number of at least 2",
-        "data_gpu=0, model_gpu=None asks for two GPUs, but TensorFlow sees no GPU",
+        "data_gpu=0 asks for two GPUs, but TensorFlow sees no GPU",
     ):
         assert sum(part in line for line in told) == 1, err
     assert len(told) == 5 and "Traceback" not in err and not out
@@ -249,7 +249,7 @@ print(json.dumps([[u.memory_peak, u.compute_seconds] for u in used]))
 """
     flags = [
         f"--train_data={speech}", "--model_size=tiny", "--batch_size=4", "--stage=tokenizer",
-        "--max_steps=6", "--sample_steps=1000", "--emulate_gpus=2", "--data_gpu=1",
+        "--max_steps=12", "--sample_steps=1000", "--emulate_gpus=2", "--data_gpu=1",
         "--model_gpu=0", "--steps_per_call=2", "--evaluation_clips=4",
         f"--checkpoint_dir={tmp_path}/run",
     ]  # fmt: skip

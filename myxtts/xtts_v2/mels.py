@@ -10,7 +10,8 @@ A clip is continued at both ends by its mirror image; frame t is centred on samp
 are 1 + T // hop frames. All mel scales are HTK's.
 """
 
-import librosa
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -33,11 +34,14 @@ def speaker_mel(waveform: tf.Tensor) -> tf.Tensor:
     before any logarithm."""
     before = tf.concat([waveform[:, 1:2], waveform[:, :-1]], 1)
     waveform = waveform - np.float32(SPEAKER_PRE_EMPHASIS) * before
-    return _power_mel(waveform, SPEAKER_FILTERS, 512, 160, SPEAKER_WINDOW)
+    return _power_mel(waveform, speaker_filters(), 512, 160, SPEAKER_WINDOW)
 
 
+@functools.cache
 def _filters(rate: int, n_fft: int, bands: int, norm: str | None) -> np.ndarray:
     """[n_fft / 2 + 1, bands]"""
+    import librosa  # loads compilers, which training one's own networks needs none of
+
     made = librosa.filters.mel(
         sr=rate, n_fft=n_fft, n_mels=bands, fmin=0, fmax=8000, htk=True, norm=norm, dtype=np.float64
     )
@@ -46,7 +50,10 @@ def _filters(rate: int, n_fft: int, bands: int, norm: str | None) -> np.ndarray:
 
 SPEAKER_PRE_EMPHASIS = 0.97
 SPEAKER_WINDOW = 0.54 - 0.46 * np.cos(2 * np.pi * np.arange(400) / 400)
-SPEAKER_FILTERS = _filters(SPEAKER_RATE, 512, 64, None)
+
+
+def speaker_filters() -> np.ndarray:
+    return _filters(SPEAKER_RATE, 512, 64, None)
 
 
 def _power_mel(waveform, filters, n_fft, hop, window):

@@ -45,7 +45,7 @@ class SpeakerEncoder(keras.Model):
         spectrum.carry(
             "1.spectrogram.window", mels.SPEAKER_WINDOW.astype(np.float32), constant=True
         )
-        spectrum.carry("1.mel_scale.fb", mels.SPEAKER_FILTERS.astype(np.float32), constant=True)
+        spectrum.carry("1.mel_scale.fb", mels.speaker_filters().astype(np.float32), constant=True)
         self.built = True
 
     def call(self, waveform: tf.Tensor) -> tf.Tensor:
