@@ -25,15 +25,20 @@ from dual_device_strategy.monitor.diagnosis import (
 from dual_device_strategy.monitor.step_times import StepTimes, Total
 
 
-def made(batches, host_ms=0, front_end_ms=0, floats=1000):
+def made(batches, host_ms=0, front_end_ms=0, floats=1000, moved=0):
+    """`moved`: this number of floats, which nobody computes, goes on to the model device."""
     with tf.device("CPU:0"):
         example = tf.ones([floats])
+    with tf.device("GPU:0"):
+        held = tf.Variable(tf.ones([moved])) if moved else None
     options = tf.data.Options()
     options.experimental_optimization.map_parallelization = False
     dataset = tf.data.Dataset.from_tensors(example).repeat(batches)
     if host_ms:
         dataset = dataset.map(lambda x: emulation.timed(x, ms=host_ms))
-    front_end = on_data_device(lambda x: emulation.timed(x, ms=front_end_ms))
+    front_end = on_data_device(
+        lambda x: held.read_value() if moved else emulation.timed(x, ms=front_end_ms)
+    )
     return dataset.with_options(options).apply(front_end)
 
 
@@ -137,8 +142,8 @@ def test_a_loop_that_is_left_may_go_on_with_its_iterator():
     [
         ({"host_ms": 40}, HOST),
         ({"front_end_ms": 40}, FRONT_END),
-        # 48 MB over a link to the data device and both to the model device take 9 ms.
-        ({"floats": 12_000_000}, TRANSFER),
+        # 96 MB over the links of both devices take 12 ms.
+        ({"moved": 24_000_000}, TRANSFER),
     ],
 )
 def test_the_warning_names_the_slow_part_and_a_setting(stages, stage):
