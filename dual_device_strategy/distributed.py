@@ -9,6 +9,7 @@ from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
 from dual_device_strategy.checkpoints.saved_iterator import Place, SavedIterator, new_count
+from dual_device_strategy.dataset_types import spec_of
 from dual_device_strategy.front_end import split
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import READY, bytes_of, explained, scope_name, size_of
@@ -236,18 +237,7 @@ class StagedDataset(compat.DistributedDataset):
 
     @property
     def _type_spec(self):
-        spec = StagedDatasetSpec(
-            self._input_workers,
-            self._element_spec,
-            self._strategy,
-            self._options,
-            self._cardinality,
-            self._enable_get_next_as_optional,
-        )
-        spec._dataset = copy.copy(self)
-        # A function keeps the types of its arguments; it is not to keep the data as well.
-        spec._dataset._cloned_datasets = spec._dataset._original_dataset = None
-        return spec
+        return spec_of(self, StagedDatasetSpec)
 
 
 class StagedDatasetSpec(compat.DistributedDatasetSpec):

@@ -12,6 +12,25 @@ from dual_device_strategy.slot_tuning import FIRST
 PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
 
 
+class DataScope:
+    """Whether this thread makes its variables on the data devices."""
+
+    def __init__(self):
+        self._thread = threading.local()
+
+    @property
+    def entered(self) -> bool:
+        return getattr(self._thread, "entered", False)
+
+    @contextlib.contextmanager
+    def enter(self):
+        before, self._thread.entered = self.entered, True
+        try:
+            yield
+        finally:
+            self._thread.entered = before
+
+
 class StagedInput:
     """Stands in front of one of TensorFlow's classes of StrategyExtended; see `set_data_devices`.
 
@@ -31,25 +50,19 @@ class StagedInput:
         # reference to the newest iterator that does, because Keras keeps its iterator to itself.
         self.counts_arrivals = False
         self.last_iterator = lambda: None
-        self._scopes = threading.local()
+        self._variables_scope = DataScope()
         self._copied = []  # handles of the variables that every data device has, in device order
+
+    def data_scope(self):
+        return self._variables_scope.enter()
 
     @property
     def data_device(self) -> str:
         """The first of the data devices."""
         return self.data_devices[0]
 
-    @contextlib.contextmanager
-    def data_scope(self):
-        before = getattr(self._scopes, "on_data_device", False)
-        self._scopes.on_data_device = True
-        try:
-            yield
-        finally:
-            self._scopes.on_data_device = before
-
     def _create_variable(self, next_creator, **kwargs):
-        if not getattr(self._scopes, "on_data_device", False) or kwargs.get("colocate_with"):
+        if not self._variables_scope.entered or kwargs.get("colocate_with"):
             return super()._create_variable(next_creator, **kwargs)
         kwargs.pop("colocate_with", None)
         if len(self.data_devices) == 1:

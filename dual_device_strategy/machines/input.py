@@ -5,12 +5,12 @@ Staging            the part goes through the data device to the model device (se
 TensorFlow's DistributedIterator      PerReplica values; empty ones where others have more
 """
 
-import copy
 import re
 
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.dataset_types import spec_of
 from dual_device_strategy.distributed import StagedDataset, StagedDatasetSpec
 from dual_device_strategy.front_end import split, traced_for
 from dual_device_strategy.hop import component_specs
@@ -72,17 +72,7 @@ class WorkersDataset(StagedDataset):
 
     @property
     def _type_spec(self):
-        spec = WorkersDatasetSpec(
-            self._input_workers,
-            self._element_spec,
-            self._strategy,
-            self._options,
-            self._cardinality,
-            self._enable_get_next_as_optional,
-        )
-        spec._dataset = copy.copy(self)
-        spec._dataset._cloned_datasets = spec._dataset._original_dataset = None
-        return spec
+        return spec_of(self, WorkersDatasetSpec)
 
 
 class WorkersDatasetSpec(StagedDatasetSpec):

@@ -16,6 +16,7 @@ from dual_device_strategy.machines.agreement import refuse_differences
 from dual_device_strategy.machines.cluster import Cluster, cluster_of
 from dual_device_strategy.machines.input import WorkersDataset
 from dual_device_strategy.machines.lost import do_not_answer, end_with_one_sentence
+from dual_device_strategy.staged_input import DataScope
 
 
 class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrategy):
@@ -157,7 +158,7 @@ class MultiWorkerSplitExtended(machines_compat.CollectiveAllReduceExtended):
         self.slots = slots
         self.counts_arrivals = False
         self.last_iterator = lambda: None
-        self._scopes = threading.local()
+        self._variables_scope = DataScope()
         super().__init__(strategy, cluster_resolver, communication_options)
 
     def _initialize_local_devices(self, cluster_resolver, worker_device):
@@ -167,17 +168,11 @@ class MultiWorkerSplitExtended(machines_compat.CollectiveAllReduceExtended):
         kind = "GPU" if "device:GPU" in model_device else "CPU"
         return (model_device,), kind
 
-    @contextlib.contextmanager
     def data_scope(self):
-        before = getattr(self._scopes, "on_data_device", False)
-        self._scopes.on_data_device = True
-        try:
-            yield
-        finally:
-            self._scopes.on_data_device = before
+        return self._variables_scope.enter()
 
     def _create_variable(self, next_creator, **kwargs):
-        if getattr(self._scopes, "on_data_device", False) and kwargs.get("colocate_with") is None:
+        if self._variables_scope.entered and kwargs.get("colocate_with") is None:
             kwargs.pop("colocate_with", None)
             # Sent from host to host: rings between GPUs refuse some types.
             host = compat.host_of(self.data_device)

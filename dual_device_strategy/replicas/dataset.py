@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
+from dual_device_strategy.dataset_types import spec_of
 from dual_device_strategy.front_end import reads_files, split
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.iterator import ReplicaBatches, ReplicaIterator
@@ -106,18 +107,7 @@ class ReplicaDataset(compat.DistributedDataset):
 
     @property
     def _type_spec(self):
-        spec = ReplicaDatasetSpec(
-            self._input_workers,
-            self._element_spec,
-            self._strategy,
-            self._options,
-            self._cardinality,
-            self._enable_get_next_as_optional,
-        )
-        spec._dataset = copy.copy(self)
-        # A function keeps the types of its arguments; it is not to keep the data as well.
-        spec._dataset._cloned_datasets = None
-        return spec
+        return spec_of(self, ReplicaDatasetSpec)
 
     def _numbers(self):
         return (self._staging.number,)
