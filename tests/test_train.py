@@ -17,36 +17,7 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from tests.warm_processes import WarmProcess, WarmProcesses
-
-ROOT = Path(__file__).resolve().parent.parent
-SMALL = [
-    f"--model_config={ROOT}/tests/tiny_networks.json",
-    "--batch_size=4",
-    "--evaluation_clips=4",
-    "--evaluate_steps=4",
-    "--sample_steps=1000",
-    "--log_steps=1",
-    "--steps_per_call=1",
-    "--precision=float32",
-]
-
-
-class Command:
-    """train.py in a directory of its own."""
-
-    def __init__(self, place: Path, processes: WarmProcesses):
-        self.place = place
-        self.processes = processes
-
-    def start(self, *flags: str) -> WarmProcess:
-        return self.processes.start([ROOT / "train.py", *flags], cwd=self.place)
-
-    def run(self, *flags: str, code: int = 0) -> tuple[str, str]:
-        process = self.start(*flags)
-        out, err = process.communicate(timeout=600)
-        assert process.returncode == code, f"{process.returncode}\n{out[-2000:]}\n{err[-4000:]}"
-        return out, err
+from tests.train_command import ROOT, SMALL, Command
 
 
 @pytest.fixture
