@@ -5,22 +5,79 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import tensorflow as tf
 from absl import app, flags, logging
 
 from dual_device_strategy import emulation
 from dual_device_strategy.devices import Devices, configure_devices
+from dual_device_strategy.replicas import MirroredDataModelSplitStrategy
+from dual_device_strategy.strategy import DataModelSplitStrategy
 
-_DATA_GPU = flags.DEFINE_integer(
+
+class GpusParser(flags.ArgumentParser):
+    """`1` as 1, and `6,7` as (6, 7)."""
+
+    syntactic_help = "the index of a GPU, or several with commas between them, such as 6,7"
+
+    def parse(self, argument):
+        if not isinstance(argument, str):
+            return argument
+        try:
+            indices = tuple(int(part) for part in argument.split(","))
+        except ValueError:
+            raise ValueError(f"it must be {self.syntactic_help}") from None
+        return indices if len(indices) > 1 else indices[0]
+
+    def flag_type(self):
+        return "GPUs"
+
+
+class SharesParser(flags.ArgumentParser):
+    """`auto` as it is, and `0.7,0.3` as (0.7, 0.3)."""
+
+    syntactic_help = "auto, or a number for each model GPU, such as 0.7,0.3"
+
+    def parse(self, argument):
+        if not isinstance(argument, str) or argument == "auto":
+            return argument
+        try:
+            return tuple(float(part) for part in argument.split(","))
+        except ValueError:
+            raise ValueError(f"it must be {self.syntactic_help}") from None
+
+    def flag_type(self):
+        return "shares"
+
+
+class _ListSerializer(flags.ArgumentSerializer):
+    def serialize(self, value):
+        return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+_DATA_GPU = flags.DEFINE(
+    GpusParser(),
     "data_gpu",
     None,
     "Physical index of the GPU that prepares batches, as tf.config.list_physical_devices "
-    "counts, not the logical number in a name such as GPU:0; chosen if left out.",
+    "counts, not the logical number in a name such as GPU:0; chosen if left out. "
+    "Several with commas: 6,7.",
+    serializer=_ListSerializer(),
 )
-_MODEL_GPU = flags.DEFINE_integer(
+_MODEL_GPU = flags.DEFINE(
+    GpusParser(),
     "model_gpu",
     None,
     "Physical index of the GPU that trains the model; chosen if left out: the card with "
-    "more memory, then the faster one, else the lower index.",
+    "more memory, then the faster one, else the lower index. Several with commas: 0,1,2.",
+    serializer=_ListSerializer(),
+)
+_SHARES = flags.DEFINE(
+    SharesParser(),
+    "shares",
+    None,
+    "Share of the rows of each of several model GPUs, such as 0.7,0.3, or auto; a data GPU that "
+    "is in --model_gpu too trains its share. All have the same if left out.",
+    serializer=_ListSerializer(),
 )
 _DATA_GPU_MEMORY_MB = flags.DEFINE_integer(
     "data_gpu_memory_mb", None, "Memory limit of the data GPU in MB; without it memory grows."
@@ -108,8 +165,24 @@ def start_emulation() -> None:
         start_emulation_from_flags()
 
 
-def configure_devices_from_flags() -> Devices:
-    """`configure_devices` with the flags' values; raises what that raises."""
+def configure_devices_from_flags(several: bool = False) -> Devices:
+    """`configure_devices` with the flags' values; raises what that raises.
+
+    Args:
+      several: whether the command knows more than one data GPU and one model GPU.
+    """
+    lists = any(isinstance(flag.value, tuple) for flag in (_DATA_GPU, _MODEL_GPU))
+    if lists and not several:
+        raise ValueError(
+            f"{_asked()} names several GPUs, and this command uses one that prepares and one that "
+            "trains: name one of each."
+        )
+    if _SHARES.value is not None and not lists:
+        raise ValueError(
+            f"--shares={_ListSerializer().serialize(_SHARES.value)} was given, but there is one "
+            "model GPU, which trains all rows: name several, such as --data_gpu=1 "
+            "--model_gpu=0,1, or leave the shares out."
+        )
     return configure_devices(
         _DATA_GPU.value,
         _MODEL_GPU.value,
@@ -118,11 +191,39 @@ def configure_devices_from_flags() -> Devices:
     )
 
 
-def start_devices() -> Devices:
+def _asked():
+    given = {"data_gpu": _DATA_GPU.value, "model_gpu": _MODEL_GPU.value}
+    return " ".join(
+        f"--{name}={_ListSerializer().serialize(value)}"
+        for name, value in given.items()
+        if value is not None
+    )
+
+
+def start_devices(several: bool = False) -> Devices:
     """Starts the emulation if asked to, and configures the devices; a mistake ends the command."""
     start_emulation()
     with exit_on(ValueError, RuntimeError):
-        return configure_devices_from_flags()
+        return configure_devices_from_flags(several)
+
+
+def make_strategy(
+    devices: Devices, *, slots: int | str = 4, warm_up: bool = False
+) -> tf.distribute.Strategy:
+    """The strategy for these devices, one of each or several, with the flag's shares.
+
+    Raises:
+      ValueError: where slots or shares do not fit.
+    """
+    if not devices.several:
+        return DataModelSplitStrategy(devices, slots=slots, warm_up=warm_up)
+    return MirroredDataModelSplitStrategy(
+        devices.data_device,
+        devices.model_device,
+        slots=slots,
+        shares=_SHARES.value,
+        warm_up=warm_up,
+    )
 
 
 @contextlib.contextmanager

@@ -95,16 +95,20 @@ def check_several(
     lists = []
     for name, asked in (("data_gpu", data_gpus), ("model_gpu", model_gpus)):
         indices = [asked] if isinstance(asked, int) else list(asked or ())
+        shown = ",".join(map(str, indices))
         if not indices:
-            raise ValueError(f"{name}={asked} names no GPU, but the other one is a list: name both")
+            raise ValueError(
+                f"{name} names no GPU, but the other one names several: name the GPUs that "
+                "prepare and the GPUs that train"
+            )
         for index in indices:
             if not 0 <= index < len(gpus):
                 raise ValueError(
-                    f"{name}={asked} asks for GPU {index}, but TensorFlow sees {_count(gpus)}: "
+                    f"{name}={shown} asks for GPU {index}, but TensorFlow sees {_count(gpus)}: "
                     "name GPUs that exist, or emulate them with EMULATED_GPUS in the environment"
                 )
             if indices.count(index) > 1:
-                raise ValueError(f"{name}={asked} names GPU {index} more than once; name it once")
+                raise ValueError(f"{name}={shown} names GPU {index} more than once; name it once")
         lists.append(indices)
     return lists[0], lists[1]
 

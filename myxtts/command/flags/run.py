@@ -13,7 +13,12 @@ STRATEGIES = ("split", "one_device", "mirrored")
 def _device_flags() -> tuple[Flag, ...]:
     """Those that all commands share, as `dual_device_strategy.command` defines them."""
     shared = flags.FLAGS.flags_by_module_dict()[command.__name__]
-    return tuple(Flag(flag.name, "whole", flag.default, flag.help) for flag in shared)
+    return tuple(Flag(flag.name, _kind(flag), flag.default, flag.help) for flag in shared)
+
+
+def _kind(flag: flags.Flag) -> str:
+    kind = flag.flag_type()
+    return "whole" if kind == "int" else kind
 
 
 DEVICES = (

@@ -10,13 +10,16 @@ from collections.abc import Iterable, Iterator
 
 from absl import flags
 
+from dual_device_strategy import command
+
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
     """One flag.
 
     Attributes:
-      kind: "text", "whole" or "number", "switch", "list", "pair" (of numbers), or the choices.
+      kind: "text", "whole" or "number", "switch", "list", "pair" (of numbers), "GPUs", "shares", or
+        the choices.
       sets: the field it fills, such as "batches.buckets"; "" where the command itself reads it.
       unit: what stands for the value in the help, such as "SECONDS".
       default: None where it is chosen; `chosen` then says how.
@@ -53,7 +56,14 @@ class Flag:
             return f"--[no]{self.name}"
         if isinstance(self.kind, tuple):
             return f"--{self.name}={'|'.join(self.kind)}"
-        placeholder = {"whole": "N", "number": "X", "list": "A,B", "pair": "LOW,HIGH"}
+        placeholder = {
+            "whole": "N",
+            "number": "X",
+            "list": "A,B",
+            "pair": "LOW,HIGH",
+            "GPUs": "N[,N...]",
+            "shares": "auto|X,X...",
+        }
         return f"--{self.name}={self.unit or placeholder.get(self.kind, 'TEXT')}"
 
 
@@ -75,6 +85,9 @@ class PairParser(flags.ArgumentParser):
         return "pair"
 
 
+PARSERS = {"pair": PairParser, "GPUs": command.GpusParser, "shares": command.SharesParser}
+
+
 def define(groups: dict[str, Iterable[Flag]], values: flags.FlagValues) -> None:
     """Registers the flags, but for those that are there already (the shared device flags)."""
     for group in groups.values():
@@ -87,8 +100,8 @@ def _define(flag: Flag, values: flags.FlagValues) -> None:
     common = {"flag_values": values, "module_name": "train"}
     if isinstance(flag.kind, tuple):
         flags.DEFINE_enum(flag.name, flag.default, flag.kind, flag.help, **common)
-    elif flag.kind == "pair":
-        flags.DEFINE(PairParser(), flag.name, flag.default, flag.help, **common)
+    elif flag.kind in PARSERS:
+        flags.DEFINE(PARSERS[flag.kind](), flag.name, flag.default, flag.help, **common)
     else:
         define = {
             "text": flags.DEFINE_string,

@@ -34,10 +34,10 @@ def test_lists_give_tuples_of_the_names_that_the_gpus_have_in_this_program(run_p
 @pytest.mark.parametrize(
     ("data", "model", "said"),
     [
-        ([], [0], "data_gpu=[] names no GPU"),
-        ([1], None, "model_gpu=None names no GPU"),
-        ([2], [0], "asks for GPU 2, but TensorFlow sees 2 GPUs"),
-        ([1], [0, 0], "names GPU 0 more than once"),
+        ([], [0], "data_gpu names no GPU"),
+        ([1], None, "model_gpu names no GPU"),
+        ([2], [0], "data_gpu=2 asks for GPU 2, but TensorFlow sees 2 GPUs"),
+        ([1], [0, 0], "model_gpu=0,0 names GPU 0 more than once"),
     ],
 )
 def test_lists_that_make_no_sense_are_refused(data, model, said):
