@@ -9,9 +9,11 @@ from pathlib import Path
 
 from absl import app, flags
 
-from tests.mutations.table import MISTAKES, Mistake
+from tests.mutations import in_strategy, in_trainer
+from tests.mutations.mistake import Mistake
 from tests.warm_processes import WarmProcesses
 
+MISTAKES = (*in_strategy.MISTAKES, *in_trainer.MISTAKES)
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "runs", "*.egg-info", "build")
 
@@ -20,14 +22,16 @@ _LIST = flags.DEFINE_bool("list", False, "Prints the names and ends.")
 
 
 class Stale(Exception):
-    """The snippet is not in exactly one place of the package."""
+    """The snippet is not there exactly once."""
 
 
 def put_in(mistake: Mistake, root: Path) -> Path:
-    """Writes the mistake into the package; returns the file."""
+    """Writes the mistake into its file; returns the file."""
+    place = root / mistake.place
+    paths = [place] if place.is_file() else sorted(place.rglob("*.py"))
     found = [
         (path, text)
-        for path in sorted((root / mistake.package).rglob("*.py"))
+        for path in paths
         if mistake.right in (text := path.read_text(encoding="utf-8"))
     ]
     if len(found) != 1 or found[0][1].count(mistake.right) != 1:
