@@ -1,6 +1,6 @@
 """Prepares a corpus: python -m myxtts.corpus --train_data=DIR
 
-python -m myxtts.corpus cut --recordings=DIR --out=CORPUS makes one of raw recordings (`cutting`).
+python -m myxtts.corpus cut --recordings=DIR --out=CORPUS makes one from raw recordings (`cutting`).
 """
 
 import os
@@ -15,35 +15,42 @@ from myxtts.corpus.prepare import Source, prepare
 from myxtts.user_errors import parse_or_exit
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("train_data", None, "Directory of the corpus. Without it one is made.")
-flags.DEFINE_string("format", "auto", "Corpus format, where it is not recognised by itself.")
-flags.DEFINE_string("metadata", None, "Metadata file inside the corpus, where not found by itself.")
-flags.DEFINE_string("audio_dir", None, "Folder of the audio inside the corpus, likewise.")
+flags.DEFINE_string("train_data", None, "Directory of the corpus. Without it, one is made.")
+flags.DEFINE_string("format", "auto", "Corpus format, if it is not recognised.")
+flags.DEFINE_string("metadata", None, "Metadata file inside the corpus, if it is not found.")
+flags.DEFINE_string("audio_dir", None, "Folder of the audio inside the corpus, if it is not found.")
 flags.DEFINE_string("language", "en", "Language of clips whose metadata names none.")
 flags.DEFINE_string("speaker", None, "Speaker of clips whose metadata names none.")
-flags.DEFINE_string("prepared_dir", None, "Where to put the result; default: in the corpus.")
-flags.DEFINE_integer("workers", None, "Processes that check clips; default: one per core.")
+flags.DEFINE_string("prepared_dir", None, "Where to put the result; default: inside the corpus.")
+flags.DEFINE_integer(
+    "workers", None, "Number of processes that check clips; default: one per core."
+)
 flags.DEFINE_float("min_seconds", 0.3, "Shorter clips are rejected.")
 flags.DEFINE_float("max_seconds", 20.0, "Longer clips are rejected.")
 flags.DEFINE_float(
     "max_rejected", 0.2, "Go on with at most this share of bad clips.", lower_bound=0, upper_bound=1
 )
-flags.DEFINE_float("trim_silence", None, "Cut silence this many dB below the peak off the ends.")
+flags.DEFINE_float("trim_silence", None, "Trim from both ends what is this many dB below the peak.")
 flags.DEFINE_float("loudness", None, "Bring every clip to this loudness, in dBFS (RMS).")
 _EMBEDDED = embedded.EmbeddedConfig()
-flags.DEFINE_string("embedded_dir", "embedded_corpus", "Where the corpus is made, without data.")
+flags.DEFINE_string(
+    "embedded_dir", "embedded_corpus", "Where to make the corpus when there is no --train_data."
+)
 flags.DEFINE_float("embedded_minutes", _EMBEDDED.minutes, "How much speech to make.", 0.1)
-flags.DEFINE_integer("embedded_voices", _EMBEDDED.voices, "How many voices to make it with.", 1)
+flags.DEFINE_integer("embedded_voices", _EMBEDDED.voices, "How many voices speak it.", 1)
 flags.DEFINE_list(
     "embedded_languages", list(_EMBEDDED.languages), f"Of: {', '.join(embedded.LANGUAGES)}."
 )
-flags.DEFINE_integer("seed", 0, "Seed of the corpus that is made.", 0)
+flags.DEFINE_integer("seed", 0, "Seed of the corpus to make.", 0)
 
 
 flags.DEFINE_string("recordings", None, "With cut: directory of recordings of any length.")
 flags.DEFINE_string("out", None, "With cut: new directory for the corpus.")
 flags.DEFINE_enum(
-    "recogniser", "moonshine", ["own", "moonshine", "whisper"], "With cut: who writes the texts."
+    "recogniser",
+    "moonshine",
+    ["own", "moonshine", "whisper"],
+    "With cut: the recogniser that writes the texts.",
 )
 flags.DEFINE_string("recogniser_dir", "recogniser", "With cut: where our own recogniser is kept.")
 flags.DEFINE_string("recogniser_model", None, "With cut: the model of --recogniser=whisper.")

@@ -5,18 +5,19 @@
 gives an endless stream that starts with batch 17 of epoch 3 and is the same every time. Python runs
 once per epoch, to make its plan, and never per clip.
 
-A batch is a dict, B clips, T samples and L tokens of its bucket, C samples of the longest crop:
+A batch is a dict. B is the number of clips, T samples and L tokens are the sizes of its bucket, C
+samples that of the longest crop:
 
     waveform              int16 [B, T]   zero beyond its length
     waveform_lengths      int32 [B]      samples
     text                  int32 [B, L]   language tag and tokens, 0 beyond its length
     text_lengths          int32 [B]
     speaker, language     int32 [B]
-    conditioning          int16 [B, C]   from another clip of the speaker, where there is one
+    conditioning          int16 [B, C]   from another clip of the speaker if there is one
     conditioning_lengths  int32 [B]
     conditioning_starts   int32 [B]      where in its clip the crop begins
     clip                  int32 [B]      index into the corpus
-    key                   int32 [B, 3]   (seed, epoch, batch): the seed of all that is random, and
+    key                   int32 [B, 3]   (seed, epoch, batch): seeds all randomness, and is
                                          the position to save after training on the batch
 """
 
@@ -46,7 +47,7 @@ def read_batches(
     workers: int | None = None,
     host_prefetch: int | None = None,
 ) -> tf.data.Dataset:
-    """The batches from `batch` of `epoch` on, for `epochs` epochs (the first may be a part)."""
+    """The batches from batch number `batch` of `epoch` on, for `epochs` epochs."""
     config = plan.config
     workers = workers or default_workers()
     samples_of = plan.bucket_frames * plan.audio.hop_length
@@ -110,8 +111,8 @@ def _rows(plan: BatchPlan, epoch: int, batch: int, epochs: int | None) -> Iterat
 
 
 def _bucket_tokens(texts: Texts, plan: BatchPlan) -> np.ndarray:
-    """Text length of every bucket: the longest text that can come into it. A clip may move up a
-    bucket to complete a batch, so a bucket has room for the texts of the shorter ones."""
+    """Text length of every bucket: the longest text it can hold. A clip may move up a bucket to
+    complete a batch, so a bucket has room for the texts of the shorter buckets."""
     longest = np.zeros(len(plan.bucket_frames), np.int64)
     np.maximum.at(longest, plan.bucket_of, texts.lengths)
     return np.maximum.accumulate(longest)
@@ -133,8 +134,8 @@ def _clip_reader(corpus: Corpus, texts: Texts, plan: BatchPlan, samples_of, toke
     seed = plan.config.seed
 
     def pcm(clip, start, count):
-        """`count` samples of a clip from `start` on. Cutting the bytes out is 5 times faster than
-        decode_wav, which goes through floats; manifest and header were compared beforehand."""
+        """`count` samples of a clip from `start` on. Cutting out the bytes is 5 times faster than
+        decode_wav, which goes through floats; the manifest was compared with the header before."""
         content = tf.io.read_file(paths[clip])
         begin = offsets[clip] + 2 * start
         whole = tf.debugging.Assert(

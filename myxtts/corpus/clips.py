@@ -1,4 +1,4 @@
-"""One clip: is it fit for training, and does it need a copy in the training format?
+"""Checks one clip: is it fit for training, and does it need a copy in the training format?
 
 Runs in worker processes, so nothing here starts TensorFlow.
 """
@@ -26,7 +26,7 @@ _FULL_SCALE = 32767 / 32768
 
 
 class BadClip(Exception):
-    """A clip that must not be trained on: BadClip("silent", "peak -75.1 dBFS")."""
+    """Raised for a clip that must not be trained on: BadClip("silent", "peak -75.1 dBFS")."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)
@@ -35,10 +35,10 @@ class BadClip(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Clip:
-    """The outcome for one clip. `copy` is the copy's name, empty where the original is used.
+    """The outcome for one clip. `copy` is the name of its copy, empty if the original is used.
 
-    `detail` says more about the reason; of a clip that is used, the sample rate it was recorded at
-    where that is lower than the corpus is prepared at.
+    `detail` says more about the reason. For a clip that is used, it is the rate it was recorded at,
+    if that is lower than the rate of the prepared corpus.
     """
 
     digest: str
@@ -51,7 +51,7 @@ class Clip:
 
 
 def settings_key(settings: PrepareConfig) -> str:
-    """Changes with everything that decides what a clip becomes."""
+    """A key that changes with every setting that affects the prepared clip."""
     text = f"{_VERSION} {sorted(dataclasses.asdict(settings).items())}"
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -81,7 +81,8 @@ def check_path(root: Path, name: str) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _real_folder(folder: str) -> str:
-    """Resolves links, once per folder, because nothing else about a clip takes longer."""
+    """The folder with links resolved. Cached: resolving takes longer than anything else about a
+    clip."""
     return os.path.realpath(folder)
 
 
@@ -106,7 +107,7 @@ def digest_of(path: Path) -> str:
 
 
 def prepare_clip(path: Path, copies: Path, settings: PrepareConfig, known: Clip | None) -> Clip:
-    """Checks one clip and copies it if needed. `known` is its outcome in an earlier run."""
+    """Checks one clip and copies it if needed. `known` is the outcome of an earlier run."""
     digest = ""
     try:
         digest = digest_of(path)
@@ -170,7 +171,7 @@ def _prepare(path: Path, copies: Path, settings: PrepareConfig, digest: str) -> 
 
 
 def _check_content(path: Path) -> None:
-    """The first bytes must be of the kind the extension says."""
+    """Refuses a file whose first bytes are not of the kind that its extension says."""
     with open(path, "rb") as file:
         head = file.read(12)
     kinds = {".wav": b"RIFF", ".flac": b"fLaC", ".ogg": b"OggS", ".oga": b"OggS", ".opus": b"OggS"}
@@ -183,7 +184,7 @@ def _check_content(path: Path) -> None:
 
 
 def _decode(path: Path, settings: PrepareConfig) -> tuple[np.ndarray, int]:
-    """(samples as float32 [frames, channels], sample rate); long files are not read to the end."""
+    """(samples as float32 [frames, channels], sample rate). Long files are not read to the end."""
     import soundfile
 
     opened = False
@@ -193,7 +194,8 @@ def _decode(path: Path, settings: PrepareConfig) -> tuple[np.ndarray, int]:
             rate, stated = file.samplerate, file.frames
             if stated > settings.max_seconds * rate and path.suffix.lower() != ".mp3":
                 raise BadClip(*_too_long(stated / rate, settings))
-            # One second more than allowed shows that a clip is too long; mp3s may state no length.
+            # One second more than allowed is enough to see that a clip is too long; an mp3 may not
+            # state its length.
             audio = file.read(int((settings.max_seconds + 1) * rate), "float32", always_2d=True)
     except soundfile.SoundFileError as error:
         reason = "truncated" if opened else "unreadable"
@@ -210,7 +212,7 @@ def _decode(path: Path, settings: PrepareConfig) -> tuple[np.ndarray, int]:
 
 
 def _ogg_is_cut(path: Path) -> bool:
-    """An Ogg stream ends with a page marked as its last; if it is incomplete, audio is missing."""
+    """Whether the page that is marked as the last is missing or incomplete, as audio is then."""
     with open(path, "rb") as file:
         if file.read(4) != b"OggS":
             return False
@@ -268,7 +270,8 @@ def _trim(audio: np.ndarray, below_peak_db: float, rate: int) -> np.ndarray:
 
 
 def _at_loudness(audio: np.ndarray, target_dbfs: float) -> np.ndarray:
-    """Brings the RMS of the louder half of its 50 ms stretches (so not pauses) to the target."""
+    """Brings the RMS of the louder half of its 50 ms windows, which leaves out pauses, to the
+    target."""
     size = min(len(audio), 1102)
     power = np.square(audio[: len(audio) // size * size].reshape(-1, size)).mean(axis=1)
     loud = float(np.sqrt(np.sort(power)[len(power) // 2 :].mean()))

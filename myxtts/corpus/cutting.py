@@ -1,11 +1,11 @@
-"""Raw recordings, however long, become a corpus of clips with their texts.
+"""Cuts raw recordings of any length into a corpus of clips with texts.
 
     python -m myxtts.corpus cut --recordings=DIR --out=CORPUS
     python train.py --train_data=CORPUS
 
-Clips of 1 to 11 seconds are cut at pauses. A recogniser writes their texts; where a transcript lies
-beside a recording (talk.txt beside talk.wav) its words are taken instead, as far as the recogniser
-hears them too. A recording in a folder has the folder's name as its speaker.
+Clips of 1 to 11 seconds are cut at pauses. A recogniser writes their texts. If a transcript lies
+beside a recording (talk.txt beside talk.wav), its words are used instead, as far as the recogniser
+hears them too. The speaker of a recording is named after its folder.
 """
 
 import csv
@@ -26,16 +26,16 @@ from myxtts.corpus.formats import AUDIO_EXTENSIONS
 
 SHORTEST, LONGEST = 1.0, 11.0  # seconds
 _PAUSE = 0.25  # seconds; a shorter one belongs to speech
-_WANTED = 3.0  # from here on a clip ends at the next pause
+_WANTED = 3.0  # a clip that is longer ends at the next pause
 _FRAME = 0.01
 _BELOW_SPEECH_DB = 30.0
-_AROUND = 0.1  # seconds of the pause that stay
-_ALIKE = 0.6  # of what is heard in a clip and what its transcript says
+_AROUND = 0.1  # seconds of a pause that a clip keeps
+_ALIKE = 0.6  # least likeness of what is heard and the transcript
 
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """How a directory was cut: clips and their minutes, and what was left out, with the reason."""
+    """The result of cutting a directory: clips and their minutes, and what was left out and why."""
 
     clips: int
     minutes: float
@@ -118,7 +118,8 @@ def _long_enough(begin: int, end: int, rate: int) -> Iterator[tuple[int, int]]:
 
 
 def _stretches(samples: np.ndarray, rate: int) -> Iterator[tuple[int, int]]:
-    """Speech between two pauses, with a little of them; none is longer than LONGEST."""
+    """Stretches of speech between two pauses, with a little of each pause; none longer than
+    LONGEST."""
     size = max(1, int(_FRAME * rate))
     if len(samples) < size:
         return
@@ -140,7 +141,7 @@ def _stretches(samples: np.ndarray, rate: int) -> Iterator[tuple[int, int]]:
 
 
 def _short_enough(level: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Somebody who does not pause is cut where it is quietest."""
+    """Cuts speech without pauses where it is quietest."""
     if (stop - start) * _FRAME <= LONGEST:
         yield start, stop
         return
@@ -152,7 +153,8 @@ def _short_enough(level: np.ndarray, start: int, stop: int) -> Iterator[tuple[in
 
 
 def _with_transcript(path: Path, heard: Sequence[str]) -> list[str]:
-    """The transcript's words for each clip, where there is one; "" where they are others."""
+    """The transcript's words for each clip, or "" where they do not match what was heard. Without
+    a transcript, what was heard."""
     if not path.is_file():
         return list(heard)
     words = path.read_text(encoding="utf-8-sig").split()
@@ -176,8 +178,9 @@ def _with_transcript(path: Path, heard: Sequence[str]) -> list[str]:
 def _spans(
     words: Sequence[str], matched: dict[int, list[int]], clips: int
 ) -> dict[int, tuple[int, int]]:
-    """Which words of the transcript are a clip's: those matched, and of the misheard ones between
-    two clips those up to the last mark, or up to the middle where there is none."""
+    """Which words of the transcript belong to each clip: those matched. Misheard words between two
+    clips go to the first up to the last punctuation mark, or up to the middle if there is no
+    mark."""
     begins = {clip: places[0] for clip, places in matched.items()}
     ends = {clip: places[-1] + 1 for clip, places in matched.items()}
     if 0 in begins:

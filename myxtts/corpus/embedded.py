@@ -1,8 +1,8 @@
-"""The embedded corpus: speech that espeak-ng makes on the spot, for users without data.
+"""The embedded corpus: speech made by espeak-ng on this machine, for users without data.
 
 It is an ordinary corpus in the coqui format, prepared like any other. Its settings alone decide
 which clips it holds. Every clip is the same on every run, because a child process forked from a
-fresh synthesizer makes each one. Clips that exist are kept, so making it can be interrupted and
+fresh synthesizer makes each one. Existing clips are kept, so making it can be interrupted and
 continued, and the corpus can grow.
 """
 
@@ -28,7 +28,7 @@ from myxtts.corpus.workers import WorkerDied, default_workers, in_order, serve
 from myxtts.text.normalise import normalise
 
 SAMPLE_RATE = 22050
-# espeak's variants that sound human, women and men in turn.
+# The variants of espeak-ng that sound human, women and men in turn.
 _VARIANTS = str.split(
     "f2 m3 f5 m1 Annie m7 f3 Michael linda m2 f1 Mike steph paul f4 rob Andrea m4 aunty adam "
     "anika edward Alicia max shelby m5 belinda david grandma m6 steph2 boris antonio pablo "
@@ -88,7 +88,7 @@ class EmbeddedConfig:
         return f"{self.minutes:g} minutes of espeak-ng speech, {voices}, {'+'.join(self.languages)}"
 
     def clips(self) -> Iterator["EmbeddedClip"]:
-        """All the clips there could be, in order; languages and voices take turns."""
+        """All possible clips, in order; languages and voices take turns."""
         texts = [different_sentences(language, self.seed) for language in self.languages]
         for i in itertools.count():
             language = i % len(texts)
@@ -123,7 +123,7 @@ def make(
         raise UserError("the embedded corpus needs Linux or macOS; give --train_data instead")
     from myxtts.espeak import espeak
 
-    espeak()  # where it is not installed, this says how to install it
+    espeak()  # if it is not installed, this says how to install it
     directory = Path(os.path.abspath(directory))
     try:
         (directory / "wavs").mkdir(parents=True, exist_ok=True)

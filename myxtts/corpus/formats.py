@@ -1,4 +1,4 @@
-"""The corpora that can be read, and the registry to add another in a few lines.
+"""The corpus formats that can be read, and the registry for new ones.
 
 A format is a generator of `Row`s; paths are relative to the corpus. A row that cannot be read
 carries its `problem` and is listed in rejected.tsv like any other bad clip:
@@ -25,7 +25,8 @@ AUDIO_EXTENSIONS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One clip as its corpus describes it. Empty speaker or language take the corpus's default."""
+    """One clip as its corpus describes it. An empty speaker or language takes the corpus's
+    default."""
 
     id: str
     path: str
@@ -37,7 +38,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """What the user may say about a corpus; None means that it is detected."""
+    """What the user may say about a corpus; None: it is detected."""
 
     metadata: str | None = None
     audio_dir: str | None = None
@@ -105,8 +106,8 @@ def _text_beside(root: Path, name: str) -> tuple[str, str]:
         return "", f"text missing: {path.name} is not UTF-8"
 
 
-# Formats recognised by their folders come first: a Common Voice or LibriTTS download may have a
-# stray metadata file as well.
+# Formats recognised by their folders come first, because a Common Voice or LibriTTS download may
+# also have a stray metadata file.
 
 
 @corpus_format(
@@ -154,7 +155,8 @@ def read_vctk(root: Path, options: ReadOptions) -> Iterator[Row]:
     for speaker in _folders(root / folder):
         for name in sorted(os.listdir(root / folder / speaker)):
             stem, extension = os.path.splitext(name)
-            # Release 0.92 holds two microphones per sentence; the first is the one in general use.
+            # Release 0.92 has each sentence from two microphones; the first is the one in general
+            # use.
             if extension.lower() not in AUDIO_EXTENSIONS or stem.endswith("_mic2"):
                 continue
             sentence = stem.removesuffix("_mic1")
@@ -213,7 +215,8 @@ def read_libritts(root: Path, options: ReadOptions) -> Iterator[Row]:
 
 
 def _audio_paths(root: Path, options: ReadOptions) -> Callable[[str], str]:
-    """Where a clip named in a table is: as written, or in the audio folder, `.wav` by default."""
+    """A function from a clip's name in a table to its path: as written, or in the audio folder,
+    with `.wav` by default."""
     folder = options.audio_dir
     if folder is None:
         folder = next((f for f in ("wavs", "wav", "audio", "clips") if (root / f).is_dir()), "")
@@ -230,7 +233,7 @@ def _audio_paths(root: Path, options: ReadOptions) -> Callable[[str], str]:
 
 
 def _names_audio(root: Path, options: ReadOptions) -> bool | None:
-    """Whether the table's first column holds file names; None where there is no table."""
+    """Whether the table's first column holds file names; None if there is no table."""
     table = metadata_file(root, options.metadata)
     if table is None or not table.is_file():
         return None

@@ -7,10 +7,10 @@ A prepared directory holds
     rejected.tsv    the clips left out, each with its reason
     summary.txt     hours, speakers, languages, lengths, unusual characters
     clips/          22,050 Hz mono 16-bit copies of the clips that needed one
-    clips.sqlite    what is known about each clip, so that nothing is done twice
+    clips.sqlite    the outcome for each clip, so that no clip is checked twice
 
-Paths are relative to the prepared directory; they lead into the corpus or to a copy, and nowhere
-else. `data_offset` is the byte at which a clip's 16-bit samples begin.
+Paths are relative to the prepared directory; they lead into the corpus or to a copy. Any other path
+is refused. `data_offset` is the byte at which a clip's 16-bit samples begin.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ def save_description(prepared: Path, root: str, corpus_format: str, settings: Pr
 class Corpus:
     """Prepared clips in memory, as columns; clip i is `paths[i]`, `texts[i]`, ...
 
-    `fingerprint` changes with every change of the manifest; a run that continues compares it to
+    `fingerprint` changes with every change of the manifest. A run that is continued compares it, to
     be sure that it trains on the same clips in the same order.
     """
 
@@ -75,7 +75,7 @@ class Corpus:
         return self.languages[self.language_ids[clip]]
 
     def subset(self, clips: np.ndarray) -> "Corpus":
-        """The clips of these indices, with the same speaker and language ids."""
+        """The clips with these indices; speaker and language ids stay."""
         clips = np.asarray(clips)
         chosen = hashlib.blake2b(clips.astype("<i8").tobytes(), digest_size=8).hexdigest()
         return dataclasses.replace(
@@ -108,8 +108,8 @@ class Corpus:
         )
 
     def split(self, held_out: float) -> tuple["Corpus", "Corpus"]:
-        """(training, held out). A clip's side depends on its path and text alone, so that it
-        stays where it is when the corpus grows."""
+        """(training, held out). Which of them a clip is in depends only on its path and text, so it
+        stays there when the corpus grows."""
         names = (
             f"{os.path.basename(path)}\t{text}".encode()
             for path, text in zip(self.paths, self.texts, strict=True)
@@ -123,7 +123,8 @@ class Corpus:
     def load(cls, prepared: str | os.PathLike, known: "Corpus | None" = None) -> "Corpus":
         """Reads a prepared directory.
 
-        With `known`, speakers and languages keep the ids they have there; new ones come after.
+        With `known`, speakers and languages keep the ids they have in it; new ones are added at
+        the end.
         """
         prepared = Path(os.path.realpath(prepared))
         manifest = prepared / "manifest.tsv"

@@ -13,7 +13,7 @@ import numpy as np
 from myxtts import UserError
 from myxtts.config import AudioConfig, BatchConfig
 
-# Streams of random numbers that must not influence one another.
+# Independent streams of random numbers.
 _CHOICE, _ORDER, _BATCHES, _PARTNER, _CROP = range(5)
 
 
@@ -30,7 +30,8 @@ def _unit(words: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class EpochPlan:
-    """One epoch, a row per batch. -1 marks the empty places of an incomplete last batch."""
+    """The batches of one epoch, a row each. -1 marks the empty places of an incomplete last
+    batch."""
 
     clips: np.ndarray  # [batches, batch_size]
     bucket: np.ndarray  # [batches]
@@ -46,11 +47,12 @@ class BatchPlan:
     """Batches of clips of similar length; the same seed and epoch give the same batches.
 
     With `drop_remainder` an epoch has `len(clips) // batch_size` batches; the few clips
-    left over differ from epoch to epoch. Without it the last batch is incomplete.
+    left over differ from epoch to epoch. Without it, the last batch may be incomplete.
 
-    `temperature` 1 takes every clip once per epoch. Above 1 rare speakers and languages come more
-    often: a group of n clips gets a share in proportion to n ** (1 / temperature), first among
-    the languages, then among the speakers of each. Clips of a group take turns over the epochs.
+    With `temperature` 1 every clip comes once per epoch. Above 1, rare speakers and languages come
+    more often: a group of n clips gets a share in proportion to n ** (1 / temperature), first among
+    the languages, then among the speakers of each language. Clips of a group take turns over the
+    epochs.
     """
 
     def __init__(
@@ -98,7 +100,8 @@ class BatchPlan:
         chosen = self._chosen(epoch)
         size, remainder = config.batch_size, len(chosen) % config.batch_size
         if config.drop_remainder and remainder:
-            chosen = chosen[: len(chosen) - remainder]  # in random order: each drops others
+            # In random order, so that each epoch drops different clips.
+            chosen = chosen[: len(chosen) - remainder]
         clips, bucket = self._batches(chosen, size)
         if config.shuffle:
             order = np.argsort(self._words(epoch, _BATCHES, len(bucket)), kind="stable")
@@ -132,7 +135,8 @@ class BatchPlan:
         if self._groups is not None:
             parts = []
             for number, (members, count) in enumerate(self._groups):
-                # An endless row of shuffled decks; this epoch takes the next `count` places.
+                # Think of shuffled decks laid out in an endless row; this epoch takes the next
+                # `count` cards.
                 first, size = epoch * count, len(members)
                 for deck in range(first // size, (first + count - 1) // size + 1):
                     words = self._words(deck, 16 + number, size)
@@ -145,12 +149,12 @@ class BatchPlan:
         return chosen[np.argsort(self._words(epoch, _ORDER, clips), kind="stable")]
 
     def _batches(self, chosen: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Whole batches per bucket; clips left over move up to the next longer bucket."""
+        """Full batches of each bucket; clips left over move up to the next longer bucket."""
         rows, buckets, rest = [], [], np.empty(0, np.int64)
         for number in range(len(self.bucket_frames)):
             here = np.concatenate([rest, chosen[self.bucket_of[chosen] == number]])
             left = len(here) % size
-            # The longest move up: they leave the least padding there.
+            # The longest clips move up: they need the least padding there.
             ranks = np.argsort(self._samples[here], kind="stable")
             moving = np.sort(ranks[len(here) - left :])
             rest = here[moving]
@@ -214,7 +218,7 @@ def bucket_frames(frames: np.ndarray, buckets: int, multiple: int) -> np.ndarray
 
 
 class _Partners:
-    """Another clip of the same speaker for every clip, long enough for a crop if there is one."""
+    """Finds another clip of the same speaker for every clip, long enough for a crop if possible."""
 
     def __init__(self, samples: np.ndarray, speaker_ids: np.ndarray, enough: int):
         long_enough = samples >= enough
@@ -235,7 +239,7 @@ class _Partners:
         among = np.where(long - (place < long) > 0, long, every)
         others = among - (place < among)
         skip = (words % np.maximum(others, 1).astype(np.uint64)).astype(np.int64)
-        # The clip itself is left out of the draw where it is one of them.
+        # The clip itself is left out of the draw.
         drawn = np.where(place < among, (place + 1 + skip) % among, skip)
         return self._order[self._first[clips] + np.where(others > 0, drawn, place)]
 
@@ -258,7 +262,7 @@ def _groups(speaker_ids, language_ids, temperature: float) -> list | None:
 
 
 def _whole(wanted: np.ndarray) -> np.ndarray:
-    """Whole numbers with the same sum, at least 1 each."""
+    """Integers with the same sum, each at least 1."""
     total = round(float(wanted.sum()))
     floor = np.maximum(np.floor(wanted), 1)
     order = np.argsort(-(wanted - floor), kind="stable")

@@ -1,4 +1,4 @@
-"""Preparing a corpus: every clip checked once, copied where needed, listed in the manifest."""
+"""Prepares a corpus: checks every clip once, copies it if needed, and lists it in the manifest."""
 
 import contextlib
 import dataclasses
@@ -58,11 +58,11 @@ def prepare(
     max_rejected: float = 0.2,
     progress: bool = True,
 ) -> tuple[Path, Summary]:
-    """Brings the prepared directory up to date and returns it with the summary.
+    """Brings the prepared directory up to date; returns it and the summary.
 
-    Unchanged clips are not read again. If it was interrupted, the next call goes on from there.
-    Raises UserError when more than `max_rejected` of the clips are bad; rejected.tsv lists them
-    with reasons.
+    Unchanged clips are not read again. After an interruption the next call continues where this one
+    stopped. Raises UserError if a larger share than `max_rejected` of the clips is bad;
+    rejected.tsv lists them with reasons.
     """
     settings = settings or PrepareConfig()
     root = source.root
@@ -149,7 +149,7 @@ def _outcomes(
     settings: PrepareConfig,
     workers: int,
 ) -> Iterator[tuple[Row, Clip]]:
-    """Every row and the work that it needs, in the order of the corpus."""
+    """Every row with its outcome, in the order of the corpus."""
 
     def tasks():
         for row in rows:
@@ -207,7 +207,8 @@ def _rows_expected(root: Path, corpus_format: CorpusFormat, options: ReadOptions
 
 
 def _remove_stale(copies: Path, ledger: Ledger) -> None:
-    """Removes copies of clips that changed or left the corpus. Only files this program made."""
+    """Removes copies of clips that changed or left the corpus, and only files that this program
+    made."""
     for folder, _, names in os.walk(copies):
         for name in names:
             path = Path(folder, name)
@@ -216,7 +217,7 @@ def _remove_stale(copies: Path, ledger: Ledger) -> None:
 
 
 class _Replacement:
-    """A text file that takes the place of the old one when it is published."""
+    """A text file that replaces the old one when it is published."""
 
     def __init__(self, path: Path):
         self._path, self._partial = path, path.with_name(f"{path.name}.partial")

@@ -20,7 +20,7 @@ class Summary:
     samples: int = 0
     copies: int = 0
     trimmed: int = 0
-    # By the rate they were recorded at, where it is lower: nothing is above half of that in them.
+    # Clips by the rate they were recorded at, if it is lower: they have no sound above half of it.
     recorded_lower: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     speakers: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     languages: collections.Counter = dataclasses.field(default_factory=collections.Counter)
@@ -45,7 +45,7 @@ class Summary:
         self.letters.setdefault(row.language, LetterCount(row.language)).add(text)
 
     def check_letters(self, corpus: str) -> None:
-        """UserError if texts are in another script than their language's."""
+        """Raises UserError if texts are in another script than that of their language."""
         for letters in self.letters.values():
             letters.check(corpus)
 

@@ -42,10 +42,10 @@ def metadata_file(root: Path, name: str | None = None) -> Path | None:
 def read_table(
     path: Path, delimiter: str | None = None, header: bool | None = None
 ) -> Iterator[tuple[dict[str, str], str]]:
-    """(cells by column, problem) of a table with or without a header line.
+    """Yields (cells by column, problem) for each line of a table with or without a header.
 
-    Without a header the columns are "0", "1", ... Lines are read one by one, never the whole
-    file; one that is not UTF-8 is yielded with its problem.
+    Without a header the columns are "0", "1", ... The file is read line by line; a line that is not
+    UTF-8 is yielded with its problem.
     """
     names: list[str] | None = None
     try:

@@ -23,8 +23,8 @@ class Texts:
 
 
 def encode_texts(corpus: Corpus, vocabulary: Vocabulary, max_tokens: int) -> tuple[Corpus, Texts]:
-    """The texts of the corpus, and the corpus without clips whose text is too long for the model;
-    how many were left out is logged as a warning."""
+    """The texts, and the corpus without the clips whose text is too long for the model. A warning
+    says how many clips were left out."""
     encoded = [
         np.array(vocabulary.encode(text, corpus.languages[language]), np.int32)
         for text, language in zip(corpus.texts, corpus.language_ids, strict=True)
@@ -51,7 +51,7 @@ def encode_texts(corpus: Corpus, vocabulary: Vocabulary, max_tokens: int) -> tup
 
 
 def _known(corpus: Corpus, encoded: list, unknown: int) -> tuple[Corpus, list]:
-    """Without the clips whose texts hold what the vocabulary cannot write."""
+    """The corpus without the clips whose texts have characters that the vocabulary lacks."""
     counts = np.array([int((ids == unknown).sum()) for ids in encoded])
     if not counts.any():
         return corpus, encoded

@@ -1,4 +1,4 @@
-"""WAV files as they lie on disk: where the samples begin, and whether all of them are there."""
+"""WAV files on disk: where the samples begin, and whether all of them are there."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,7 @@ from pathlib import Path
 
 _PCM = 1
 _EXTENSIBLE = 0xFFFE
-# Recorders that write to a pipe cannot go back to fill the sizes in.
+# Recorders that write to a pipe cannot go back to fill in the sizes.
 _SIZE_UNKNOWN = (0xFFFFFFFF, 0xFFFFFFFE, 0x7FFFFFFF, 0x7FFFF000)
 
 
@@ -26,7 +26,8 @@ class WavHeader:
 
 
 def read_header(path: str | os.PathLike) -> WavHeader | None:
-    """What the chunks say; None where they make no sense. `missing_bytes` is what was cut off."""
+    """What the chunks say, or None if they make no sense. `missing_bytes` counts what was cut
+    off."""
     size = os.path.getsize(path)
     with open(path, "rb") as file:
         riff = file.read(12)
@@ -66,7 +67,7 @@ def read_header(path: str | os.PathLike) -> WavHeader | None:
 
 
 def write_pcm16(path: Path, samples: bytes, sample_rate: int) -> None:
-    """Writes mono 16-bit samples; the file is whole or not there at all."""
+    """Writes mono 16-bit samples. A file that is not complete never appears under this name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     with wave.open(str(partial), "wb") as file:
@@ -79,7 +80,7 @@ def write_pcm16(path: Path, samples: bytes, sample_rate: int) -> None:
 
 @contextlib.contextmanager
 def chunk_writer(out: Path, sample_rate: int) -> Iterator[Callable[[bytes], None]]:
-    """A function that appends samples; what was written can be played at any moment."""
+    """A function that appends samples; what has been written can be played at any time."""
     if str(out) == "-" or out.suffix == ".raw":
         with contextlib.ExitStack() as stack:
             raw = sys.stdout.buffer if str(out) == "-" else stack.enter_context(open(out, "wb"))
@@ -96,7 +97,7 @@ def chunk_writer(out: Path, sample_rate: int) -> Iterator[Callable[[bytes], None
         recording.setframerate(sample_rate)
 
         def write(samples: bytes) -> None:
-            recording.writeframes(samples)  # brings the sizes in the header up to date, too
+            recording.writeframes(samples)  # updates the sizes in the header, too
             file.flush()
 
         yield write

@@ -1,4 +1,5 @@
-"""Shares work among processes: results come in order, and memory does not grow with the tasks.
+"""Shares work among processes. Results come in order; memory does not grow with the number of
+tasks.
 
 A worker is `python -m MODULE SETTINGS` that answers one JSON line with another (see `serve`).
 multiprocessing would do too, but its workers import the user's main script again (TensorFlow and
@@ -21,11 +22,11 @@ _PACKAGES = Path(__file__).resolve().parents[2]
 
 
 class WorkerDied(Exception):
-    """The process ended while it worked on this task, twice."""
+    """A process ended while it worked on this task, and so did the process of the second try."""
 
 
 def default_workers() -> int:
-    """One process per core this process may use."""
+    """One process for each core that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -37,8 +38,8 @@ def in_order(
 ) -> Iterator[tuple[object, dict | WorkerDied | None]]:
     """Yields (item, answer) for every (item, request), in the order of `tasks`.
 
-    An item whose request is None is passed through. No process starts before there is
-    work. At most 32 items per worker are held at a time.
+    An item whose request is None is passed through with the answer None. No process starts before
+    there is work. At most 32 items per worker are held at a time.
     """
     pool = _Pool(module, json.dumps(settings), workers)
     waiting: collections.deque = collections.deque()
@@ -82,7 +83,7 @@ class _Pool:
             self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # decoders print what `rejected.tsv` will say
+            stderr=subprocess.DEVNULL,  # decoders print what rejected.tsv will say
             env={
                 **os.environ,
                 **one_thread,
@@ -121,7 +122,8 @@ class _Pool:
             process.kill()
         for process in self._processes:
             process.wait()
-        # A thread may be about to read the end of file: the pipes are closed only after that.
+        # A thread may still be about to read the end of file, so the pipes are closed only after
+        # that.
         self._threads.shutdown(wait=True)
         for process in self._processes:
             with contextlib.suppress(BrokenPipeError):  # a request that will not be answered
@@ -130,12 +132,12 @@ class _Pool:
 
 
 def serve(answer: Callable[[dict], dict]) -> None:
-    """The worker's side: answers until its parent closes the pipe or is gone."""
+    """The worker's side: answers requests until the parent closes the pipe or is gone."""
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+    os.dup2(2, 1)  # what a library prints must not be taken for an answer
     for line in sys.stdin.buffer:
         try:
             result = answer(json.loads(line))

@@ -2,14 +2,13 @@
 
 `xx.txt` holds patterns: a line `[name]` begins a list, and `{name}` stands for one line of that
 list. Three sentences in ten come from the list `sentence`, which is grammatical; the others from
-`shape`, which is filled with thousands of words from `words/xx.txt`. A shape cares little for
-grammar or sense: a voice learns how sounds follow each other, and must not learn the text by
-heart. `{any.noun}` is a word of the list `noun` in `words/xx.txt`, `{any.number}` and the like
-are made on the spot.
+`shape`, which is filled with thousands of words from `words/xx.txt`. A shape ignores most grammar
+and all sense: a voice should learn how sounds follow each other, not learn texts by heart.
+`{any.noun}` is a word from the list `noun` in `words/xx.txt`; `{any.number}` and the like
+are made up.
 
-Sentence number i is the same in every corpus of the same seed, so a corpus can grow. One sentence
-in sixteen, known by its own hash, is kept for judging voices and is in no corpus, whatever the
-seed.
+Sentence number i is the same in every corpus with the same seed, so a corpus can grow. One sentence
+in sixteen, chosen by its hash, is kept for judging voices and is in no corpus of any seed.
 
 To add a language, write both files with the lists that the others have.
 """
@@ -84,7 +83,7 @@ def sentence(language: str, seed: str) -> str:
 
 
 def different_sentences(language: str, seed: int, *, for_judging: bool = False) -> Iterator[str]:
-    """Sentences of which no two are alike; those of the corpora, or those kept for judging."""
+    """Distinct sentences: those for corpora, or those kept for judging."""
     said, repeated = set(), 0
     for number in itertools.count():
         text = sentence(language, f"{seed}/{language}/{number}")
@@ -108,7 +107,7 @@ def _choice(choices: list[str], chance: Chance) -> str:
 
 
 def _number(language: str, chance: Chance) -> str:
-    """As many short numbers as long ones."""
+    """A number; short ones are as frequent as long ones."""
     return str(int(10 ** (1 + int(chance() * 5)) * chance()))
 
 
@@ -126,7 +125,8 @@ def _year(language: str, chance: Chance) -> str:
 
 
 def _new_word(language: str, chance: Chance) -> str:
-    """A word that only follows the language's spelling: every three letters stand in some word."""
+    """An invented word that follows the language's spelling: all its runs of three letters occur
+    in real words."""
     following = _letters_after(language)
     while True:
         word = "  "
@@ -138,8 +138,8 @@ def _new_word(language: str, chance: Chance) -> str:
 
 @functools.cache
 def _letters_after(language: str) -> dict[str, str]:
-    """The letters that follow two letters, as often as they do; two spaces begin a word, $ ends
-    one."""
+    """For every two letters, the letters that follow them, repeated as often as they do. Two spaces
+    begin a word, $ ends it."""
     following = collections.defaultdict(str)
     for word in word_lists(language)["word"]:
         padded = f"  {word.lower()}$"
