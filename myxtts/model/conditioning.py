@@ -1,4 +1,4 @@
-"""Conditioning: a reference mel of any length becomes a fixed number of latents."""
+"""Conditioning: turns a reference mel of any length into a fixed number of latents."""
 
 import keras
 import tensorflow as tf
@@ -24,15 +24,15 @@ class Conditioning(keras.Model):
     """`conditioning(mel, mel_lengths) -> latents [B, config.latents, width]`
 
     An encoder reads short stretches of the mel; then learned queries (a Perceiver) attend to its
-    output.  There are no positions, so a reference may have any length, and the latents of
-    several references may be averaged.
+    output.  There are no positions, so a reference may have any length, and latents of several
+    references may be averaged.
     """
 
     def __init__(self, config: ConditioningConfig, width: int, n_mels: int, dropout: float = 0.1):
         super().__init__(autocast=False)
         self.config, self.width = config, width
         salt = salts(_FIRST_SALT)
-        # One dense layer over a few frames: as good as strided convolutions here, and cheap.
+        # One dense layer over a few frames: as good here as strided convolutions, and cheap.
         self.patch = dense(config.patch * n_mels, width)
         self.encoder = [
             PreNormLayer(width, config.heads, dropout, next(salt))
@@ -68,7 +68,8 @@ class Conditioning(keras.Model):
 
 
 class PreNormLayer(keras.layers.Layer):
-    """Attention and feed-forward, normalised before each; over itself, or over a context."""
+    """Attention and feed-forward, each with normalisation before it; self-attention, or attention
+    to a context."""
 
     def __init__(self, width: int, heads: int, dropout: float, salt: int, cross: bool = False):
         super().__init__(autocast=False)

@@ -8,7 +8,7 @@ from myxtts.xtts_v2.sizes import CODE_RATE, CODE_SAMPLES, PublishedModel
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerConfig:
-    """The VQ-VAE that turns log-mels into codes, one for every `stride` frames."""
+    """Sizes of the VQ-VAE that turns log-mels into codes, one for every `stride` frames."""
 
     width: int = 512
     codes: int = 1024
@@ -17,7 +17,7 @@ class TokenizerConfig:
     stride: int = 4
     decay: float = 0.99
     commitment: float = 0.25
-    revive_after: int = 50  # steps without use after which a code is placed anew
+    revive_after: int = 50  # a code that was not used for this many steps is placed anew
 
     def __post_init__(self):
         need(self.stride in (2, 4, 8), "tokenizer.stride", self.stride, "2, 4 or 8")
@@ -27,29 +27,30 @@ class TokenizerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ConditioningConfig:
-    """The Perceiver that resamples a reference mel to a fixed number of latents."""
+    """Sizes of the Perceiver that resamples a reference mel to a fixed number of latents."""
 
     latents: int = 32
     layers: int = 2
     heads: int = 8
     encoder_layers: int = 4
-    patch: int = 4  # mel frames that the encoder sees as one
+    patch: int = 4  # mel frames that the encoder sees as one step
 
 
 @dataclasses.dataclass(frozen=True)
 class GptConfig:
-    """The decoder over [latents; text; audio codes]."""
+    """Sizes of the decoder over [latents; text; audio codes]."""
 
     layers: int = 16
     width: int = 768
     heads: int = 12
     dropout: float = 0.1  # of the conditioning as well
-    code_noise: float = 0.0  # share of the codes read in training that are replaced by others
+    code_noise: float = 0.0  # share of the input codes that training replaces by others
     max_audio_tokens: int = 605
-    # Above 0: rotary places, in which a code is this many tokens, to begin with. About 0.85
-    # characters or 0.3 BPE tokens are said in the time of a code; 0: no rotary places.
+    # Above 0: rotary positions, in which a code counts for this many text tokens at the start of
+    # training. One code lasts about as long as 0.85 characters or 0.3 BPE tokens. 0: no rotary
+    # positions.
     tokens_per_code: float = 0.3
-    text_sees_all: bool = False  # text positions see later text: then there is no text loss
+    text_sees_all: bool = False  # text positions see later text, and there is no text loss
     text_weight: float = 0.01
     audio_weight: float = 1.0
 
@@ -61,9 +62,7 @@ class GptConfig:
             f"a multiple of gpt.heads={self.heads}",
         )
         need(0 <= self.dropout < 1, "gpt.dropout", self.dropout, "at least 0 and below 1")
-        need(
-            0 <= self.code_noise < 1, "gpt.code_noise", self.code_noise, "at least 0 and below 1"
-        )
+        need(0 <= self.code_noise < 1, "gpt.code_noise", self.code_noise, "at least 0 and below 1")
         need(
             not (self.text_sees_all and self.text_weight),
             "gpt.text_weight",
@@ -74,7 +73,7 @@ class GptConfig:
 
 @dataclasses.dataclass(frozen=True)
 class SpeakerConfig:
-    """The encoder that turns a reference into a unit vector."""
+    """Sizes of the encoder that turns a reference into a unit vector."""
 
     width: int = 256
     blocks: int = 4
@@ -83,14 +82,14 @@ class SpeakerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class VocoderConfig:
-    """The network that turns a mel and a speaker vector into a waveform."""
+    """Sizes of the network that turns a mel and a speaker vector into a waveform."""
 
     width: int = 512
     blocks: int = 8
-    corrections: int = 16  # rounds that bring the mel of the samples to the one asked for
-    segment_frames: int = 64  # what training cuts out of a clip
+    corrections: int = 16  # rounds that bring the mel of the samples closer to the given one
+    segment_frames: int = 64  # length of the segments that training cuts out of clips
     discriminator_width: int = 32
-    adversarial_from_step: int | None = 20_000  # None: the discriminators never judge
+    adversarial_from_step: int | None = 20_000  # None: never
 
     def __post_init__(self):
         need(self.blocks >= 1, "vocoder.blocks", self.blocks, "1 or more")
@@ -107,10 +106,10 @@ class VocoderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """All sizes that decide which weights there are.
+    """The sizes of all networks; they decide which weights there are.
 
-    With `xtts_v2` the networks are the published ones, in the sizes that stand there; then those
-    of ours, from `tokenizer` on, say nothing.
+    With `xtts_v2` the networks are the published ones, of the sizes it holds; the fields of our own
+    networks, from `tokenizer` on, are then unused.
     """
 
     audio: AudioConfig = AudioConfig()
@@ -124,12 +123,12 @@ class ModelConfig:
 
     @property
     def form(self) -> str:
-        """Whose layers the networks have: "own" or "xtts_v2"."""
+        """Which networks these are: "own" or "xtts_v2"."""
         return "own" if self.xtts_v2 is None else "xtts_v2"
 
     @property
     def longest_codes(self) -> int:
-        """The most codes of a clip."""
+        """The most codes that a clip may have."""
         published = self.xtts_v2
         if published is None:
             return self.gpt.max_audio_tokens
@@ -137,7 +136,7 @@ class ModelConfig:
 
     @property
     def longest_frames(self) -> int:
-        """The same in mel frames of `audio`."""
+        """`longest_codes` in mel frames of `audio`."""
         if self.xtts_v2 is None:
             return self.longest_codes * self.tokenizer.stride
         seconds = self.longest_codes * CODE_SAMPLES / CODE_RATE

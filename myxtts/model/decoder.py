@@ -23,7 +23,7 @@ class Block(keras.layers.Layer):
         super().__init__(autocast=False)
         width = config.width
         self.heads = config.heads
-        # Scaled as in GPT-2, so that the sum over all blocks has the size of one.
+        # Scaled as in GPT-2, so that the sum over all blocks is as large as the output of one.
         out = 0.02 * (2 * config.layers) ** -0.5
         self.before_attention, self.before_forward = Norm(width), Norm(width)
         self.qkv = dense(width, 3 * width, deviation=width**-0.5, bias=False)

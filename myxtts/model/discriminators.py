@@ -1,11 +1,11 @@
-"""Two families of networks that tell recorded speech from the vocoder's.
+"""Discriminators: two families of networks that tell recorded speech from the vocoder's.
 
     discriminators = Discriminators(VocoderConfig())
     scores, features = discriminators(waveform)      # [B, T] -> list, list of lists
 
 One family folds the waveform at prime periods (as HiFi-GAN's), the other looks at spectrograms of
 several resolutions, which see the phase errors of an inverse transform better than pooled
-waveforms do. `vocoder_losses` takes their answers.
+waveforms do. `vocoder_losses` takes their scores.
 """
 
 import tensorflow as tf
@@ -18,7 +18,8 @@ RESOLUTIONS = ((512, 128), (1024, 256), (2048, 512))  # samples of a frame and o
 
 
 class Discriminators(Model):
-    """All discriminators; each gives a map of scores and the feature maps before it."""
+    """All discriminators together. Each gives a map of scores, and the feature maps that led to
+    it."""
 
     def __init__(self, config: VocoderConfig, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -40,7 +41,7 @@ class Discriminators(Model):
 
 
 class _Stack(layers.Layer):
-    """Convolutions over [B, time, place, channels], whose outputs are the features."""
+    """Convolutions over [B, time, place, channels]; their outputs are the features."""
 
     def __init__(self, convolutions, score, **kwargs):
         super().__init__(autocast=False, **kwargs)

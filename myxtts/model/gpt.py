@@ -29,7 +29,7 @@ from myxtts.text.vocabulary import Vocabulary
 
 
 class Gpt(keras.Model):
-    """Trained by calling it, decoded with `start` and `next`; see `sampling.generate`."""
+    """The GPT. Call it to train; `start` and `next` decode, see `sampling.generate`."""
 
     def __init__(self, config: GptConfig, text_tokens: int, max_text_tokens: int, audio_codes: int):
         super().__init__(autocast=False)
@@ -52,7 +52,7 @@ class Gpt(keras.Model):
         self.text_places = table("text_places", max_text_tokens + 2, places)
         self.audio_places = table("audio_places", config.max_audio_tokens + 1, places)
         if config.tokens_per_code:
-            # A starting value; the pace of speech through its text is learnt from there.
+            # Only a start: the pace of speech through its text is learnt.
             start = keras.initializers.Constant(config.tokens_per_code)
             self.tokens_per_code = self.add_weight(
                 name="tokens_per_code", shape=(), initializer=start, autocast=False
@@ -115,7 +115,7 @@ class Gpt(keras.Model):
         return outputs
 
     def start(self, latents, text, text_lengths, capacity=None) -> tuple[tf.Tensor, dict]:
-        """Reads everything before the first code: `(logits [B, codes + 1], cache)`.
+        """Reads everything before the first code. Returns `(logits [B, codes + 1], cache)`.
 
         The cache has room for `capacity` codes (by default the model's limit), so that every later
         step has the same shapes and the same cost.
@@ -144,7 +144,7 @@ class Gpt(keras.Model):
         return _wide(self.audio_head(self.norm(x[:, -1]))), cache
 
     def next(self, code, cache) -> tuple[tf.Tensor, tf.Tensor, dict]:
-        """Reads one code int32 [B]: `(logits [B, codes + 1], hidden [B, W], cache)`."""
+        """Reads one code int32 [B]. Returns `(logits [B, codes + 1], hidden [B, W], cache)`."""
         slot = cache["slot"]
         x = self._audio_row(code, cache["place"])[:, None]
         bias = _with_row(cache["bias"], slot, tf.zeros(tf.shape(code)))
@@ -174,7 +174,7 @@ class Gpt(keras.Model):
         return _wide(self.audio_head(hidden)), hidden, cache
 
     def _bias(self, there, first_audio):
-        """Which position attends to which, as a bias [B, 1, S, S]."""
+        """The bias [B, 1, S, S] that says which position attends to which."""
         seen = _causal(tf.shape(there)[1])
         if self.config.text_sees_all:
             before_audio = tf.cast(tf.range(tf.shape(there)[1]) < first_audio, tf.float32)
@@ -182,8 +182,8 @@ class Gpt(keras.Model):
         return attention_bias(seen[None] * there[:, None])[:, None]
 
     def _turns(self, first_text, first_audio, steps, first_code=0):
-        """Rotary places: latents at 0, text tokens and codes each from 0 on, codes in tokens, so
-        that a code and the token that it probably says are near each other."""
+        """Rotary positions: latents at 0; text tokens and codes each count from 0, codes in units
+        of tokens, so that a code is near the token that it probably speaks."""
         if not self.config.tokens_per_code:
             return None
         text = tf.range(first_audio - first_text)
@@ -192,7 +192,7 @@ class Gpt(keras.Model):
         return turns(tf.concat(places, 0), self.config.width // self.config.heads)
 
     def _prefix(self, latents, text, text_lengths):
-        """Inputs for latents and text, and where they are not padding."""
+        """Inputs for latents and text, and a mask of those that are not padding."""
         dtype = self.compute_dtype
         size = tf.shape(text)[1]
         ids = self._text_ids(text, text_lengths)
@@ -216,8 +216,8 @@ class Gpt(keras.Model):
         return tf.cast(x, self.compute_dtype)
 
     def _noisy(self, codes, seed):
-        """Replaces some codes by others, so that the network learns to go on after mistakes like
-        those that its own codes will have."""
+        """Replaces some codes, so that the network learns to recover from mistakes as it will make
+        them itself."""
         shape = tf.shape(codes)
         which = tf.random.stateless_uniform(shape, salted(seed, 501)) < self.config.code_noise
         other = tf.random.stateless_uniform(shape, salted(seed, 502)) * self.audio_codes

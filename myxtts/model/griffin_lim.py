@@ -1,4 +1,4 @@
-"""Griffin-Lim: a waveform from log-mels without training, for comparison and as a fallback.
+"""Griffin-Lim: makes a waveform from log-mels without training, for comparison and as a fallback.
 
     waveform = griffin_lim(mel, audio)       # [B, F, mels] or [F, mels] -> [..., F * hop]
 
@@ -15,8 +15,8 @@ from myxtts.features import mel_filters
 def griffin_lim(
     mel: tf.Tensor, audio: AudioConfig, iterations: int = 60, momentum: float = 0.99
 ) -> tf.Tensor:
-    """A waveform with mels close to these; deterministic. With `momentum` it is the fast variant
-    (Perraudin and others, 2013), which gets further in the same number of rounds."""
+    """A waveform whose mels are close to these; deterministic. With `momentum` it is the fast
+    variant (Perraudin and others, 2013), which gets closer in the same number of rounds."""
     mel = tf.convert_to_tensor(mel, tf.float32)
     if mel.shape.rank == 2:
         return griffin_lim(mel[None], audio, iterations, momentum)[0]
@@ -52,9 +52,9 @@ def griffin_lim(
 def magnitudes(mel: tf.Tensor, audio: AudioConfig, rounds: int = 30) -> tf.Tensor:
     """Non-negative magnitudes [..., bins] whose mels are the given ones.
 
-    Multiplicative updates for the Kullback-Leibler divergence (Lee and Seung), which counts errors
-    in proportion, as the logarithm does. Least squares neglects quiet bands: the mel distance of
-    Griffin-Lim is then 0.254 instead of 0.207; librosa, which uses it, is at 0.466.
+    Multiplicative updates for the Kullback-Leibler divergence (Lee and Seung), which weighs
+    relative errors, as the logarithm does. Least squares neglects quiet bands: Griffin-Lim's mel
+    distance is then 0.254 instead of 0.207; librosa, which uses least squares, has 0.466.
     """
     filters = mel_filters(audio)
     to_bins = filters.T / np.maximum(filters.sum(1), 1e-9)

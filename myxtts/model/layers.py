@@ -1,8 +1,8 @@
-"""Small layers that the networks share.
+"""Small layers shared by the networks.
 
-A layer makes all its weights when it is constructed, so a network is created in one place, inside
-the strategy's scope, and no step makes a variable.  Randomness in training is stateless: it comes
-from an int32[2] tensor `seed` and nothing else.
+A layer makes all its weights when it is constructed, so a network is made in one place, inside the
+strategy's scope, and no step makes a variable.  Randomness in training is stateless: it depends
+only on an int32[2] tensor `seed`.
 """
 
 import itertools
@@ -34,7 +34,7 @@ def seed_of(key: tf.Tensor) -> tf.Tensor:
 
 
 def salted(seed: tf.Tensor, salt: int) -> tf.Tensor:
-    """A different seed for another random draw in the same step."""
+    """A seed for another random draw in the same step; each draw has its own `salt`."""
     return seed + tf.constant([salt * 0x3C6EF35F % 2**31, 0], tf.int32)
 
 
@@ -50,7 +50,7 @@ def masked_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 
 def attention_bias(there: tf.Tensor) -> tf.Tensor:
-    """A bias on attention scores: only places where the mask `there` is 1 are attended to."""
+    """The bias on attention scores by which only places with mask 1 in `there` are attended to."""
     return (1.0 - there) * _NEVER
 
 
@@ -62,16 +62,16 @@ def sinusoids(length: int, width: int) -> np.ndarray:
 
 
 def turns(places: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The cosines and sines [S, size / 2] that `turned` needs for queries and keys of that size."""
-    # The longest wave is some 600 places, about the longest text and speech there is.
+    """The cosines and sines [S, size / 2] that `turned` needs for queries and keys of `size`."""
+    # The longest wave spans some 600 places, about as much as the longest text or speech.
     rates = tf.constant(100.0 ** (-np.arange(0, size, 2) / size), tf.float32)
     angles = tf.cast(places, tf.float32)[:, None] * rates
     return tf.cos(angles), tf.sin(angles)
 
 
 def turned(x: tf.Tensor, by: tuple[tf.Tensor, tf.Tensor] | None) -> tf.Tensor:
-    """`x [B, heads, S, D]` with rotary position encoding: the product of a turned query and key
-    depends on the distance between their positions only."""
+    """`x [B, heads, S, D]` with rotary position encoding: the product of a turned query and a
+    turned key depends only on the distance between their positions."""
     if by is None:
         return x
     cosines, sines = (tf.cast(part, x.dtype) for part in by)
@@ -84,7 +84,7 @@ def normal(deviation: float = 0.02) -> keras.initializers.Initializer:
 
 
 def dense(inputs: int, outputs: int, *, deviation: float | None = None, bias: bool = True):
-    """A Dense layer that is built at once; Glorot initialisation by default."""
+    """A Dense layer with its weights made at once; Glorot initialisation by default."""
     initializer = "glorot_uniform" if deviation is None else normal(deviation)
     layer = keras.layers.Dense(outputs, use_bias=bias, kernel_initializer=initializer)
     layer.build((None, inputs))
@@ -92,10 +92,10 @@ def dense(inputs: int, outputs: int, *, deviation: float | None = None, bias: bo
 
 
 class Dropout(keras.layers.Layer):
-    """Dropout that draws from the seed it is given; every layer of a network has its own `salt`.
+    """Dropout that draws from the given seed; every layer of a network has its own `salt`.
 
-    The rate is rounded to a 256th, so that one random number serves four places: most of the cost
-    of dropout is drawing numbers.
+    The rate is rounded to a 256th, so that one random number serves four values: drawing numbers is
+    most of the cost of dropout.
     """
 
     def __init__(self, rate: float, salt: int):
@@ -118,7 +118,7 @@ class Dropout(keras.layers.Layer):
 
 
 class Norm(keras.layers.Layer):
-    """Layer normalisation over the last axis, in float32 whatever comes in."""
+    """Layer normalisation over the last axis, computed in float32 for any input type."""
 
     def __init__(self, width: int, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -134,7 +134,7 @@ class Norm(keras.layers.Layer):
 
 
 class Attention(keras.layers.Layer):
-    """Attention with several heads: `query [B, Q, W]` over `context [B, K, W]`.
+    """Multi-head attention of `query [B, Q, W]` to `context [B, K, W]`.
 
     `bias` is added to the scores [B, heads, Q, K], see `attention_bias`.
     """
@@ -172,8 +172,8 @@ def join_heads(x: tf.Tensor) -> tf.Tensor:
 
 
 def attend(query, keys, values, bias=None, drop=None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scaled dot-product attention. Returns the weights as well, in float32, after `drop` if there
-    is one."""
+    """Scaled dot-product attention. Also returns the weights, in float32, after `drop` if it is
+    given."""
     scores = tf.matmul(query * (query.shape[-1] ** -0.5), keys, transpose_b=True)
     scores = tf.cast(scores, tf.float32)
     weights = tf.nn.softmax(scores if bias is None else scores + bias)
@@ -182,7 +182,7 @@ def attend(query, keys, values, bias=None, drop=None) -> tuple[tf.Tensor, tf.Ten
 
 
 class FeedForward(keras.layers.Layer):
-    """Two Dense layers with a squared ReLU between them: two cheap ops, where a GELU without a
+    """Two Dense layers with a squared ReLU between them. That is two cheap ops; a GELU without a
     compiler takes eight."""
 
     def __init__(self, width: int, *, out_deviation: float = 0.02, factor: int = 4):

@@ -1,9 +1,9 @@
 """Brings the log-mel of a waveform nearer to a given one, round by round, without weights.
 
-Overlapping frames contradict one another, so the samples made from them do not have quite the mel
-that was asked for. A round transforms the samples, compares the mels and turns every band of every
-frame up or down by the difference. The phases are kept and become more consistent each time. This
-is Griffin-Lim for mels: the mels are fixed instead of the magnitudes.
+Overlapping frames contradict one another, so samples made from them do not quite have the given
+mel. Each round transforms the samples, compares the mels, and turns every band of every frame up or
+down by the difference. Phases are kept and become more consistent each time. This is Griffin-Lim
+for mels: it fixes the mels instead of the magnitudes.
 """
 
 import numpy as np
@@ -12,12 +12,13 @@ import tensorflow as tf
 from myxtts.config import AudioConfig
 from myxtts.features import mel_filters
 
-# A round starts from an extrapolated spectrum; 0.5 and 0.99 do less well.
+# A round starts from an extrapolated spectrum; 0.5 and 0.99 are worse.
 _MOMENTUM = 0.7
 
 
 class MelCorrection:
-    """`correct(samples, mel, rounds)`, between the transforms `samples_of` and `bins_of`.
+    """Corrects samples with `correct(samples, mel, rounds)`; `samples_of` and `bins_of` are its
+    transforms.
 
     The samples are all that F frames reach: [B, (F - 1) * hop + n_fft].
     """
@@ -27,17 +28,17 @@ class MelCorrection:
         self.overlap = audio.n_fft // audio.hop_length  # frames at every sample
         self._window = np.hanning(audio.n_fft + 1)[:-1].astype(np.float32)
         self._filters = mel_filters(audio)
-        # From a factor for each mel to one for each bin; bins that no filter hears stay.
+        # From a factor for each mel to one for each bin; bins outside all filters keep their value.
         heard = self._filters.sum(1, keepdims=True)
         self._to_bins = (self._filters / np.maximum(heard, 1e-9)).T
         self._unheard = (1.0 - self._to_bins.sum(0)).astype(np.float32)
 
     def reach(self, rounds: int) -> int:
-        """Frames to either side that can change a sample of this frame."""
+        """How many frames to either side can change a sample of this frame."""
         return self.overlap // 2 + rounds * (self.overlap - 1)
 
     def samples_of(self, spectrum: tf.Tensor) -> tf.Tensor:
-        """Of complex [B, F, bins]; at the ends, where fewer frames overlap, just as loud."""
+        """The samples of complex [B, F, bins], as loud at the ends, where fewer frames overlap."""
         hop, n_fft = self.audio.hop_length, self.audio.n_fft
         pieces = tf.signal.irfft(spectrum, [n_fft]) * self._window
         weights = tf.tile(tf.square(self._window)[None], [tf.shape(spectrum)[1], 1])
@@ -46,14 +47,14 @@ class MelCorrection:
 
     def bins_of(self, samples: tf.Tensor) -> tf.Tensor:
         """The complex spectrum [B, F, bins] of all frames that lie within the samples."""
-        # A frame is a few whole rows of this; tf.signal.frame would gather it sample by sample.
+        # A frame is a few consecutive rows of this; tf.signal.frame would gather sample by sample.
         rows = tf.reshape(samples, [tf.shape(samples)[0], -1, self.audio.hop_length])
         count = tf.shape(rows)[1] - (self.overlap - 1)
         pieces = tf.concat([rows[:, i : i + count] for i in range(self.overlap)], -1)
         return tf.signal.rfft(pieces * self._window)
 
     def correct(self, samples: tf.Tensor, mel: tf.Tensor, rounds: int) -> tf.Tensor:
-        """The samples after all rounds towards the log-mel [B, F, mels]."""
+        """The samples after `rounds` rounds towards the log-mel [B, F, mels]."""
         wanted = tf.exp(tf.cast(mel, tf.float32))
         before = None
         for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""Audio codes from a GPT, one after the other.
+"""Draws audio codes from a GPT, one after the other.
 
     codes, lengths, hidden = generate(gpt, latents, text, text_lengths, temperature=0.5, seed=1)
     for codes, hidden, lengths in stream(gpt, latents, text, text_lengths, every=20): ...
@@ -18,16 +18,16 @@ _traced: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 def generate(
     gpt, latents, text, text_lengths, *, max_tokens: int | None = None, seed=0, **options
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """`(codes int32 [B, N], lengths int32 [B], hidden [B, N, W])`, 0 beyond a length.
+    """Returns `(codes int32 [B, N], lengths int32 [B], hidden [B, N, W])`, 0 beyond a length.
 
-    N is the longest length, at most `max_tokens` (by default the network's limit); a row of length
-    N may have been cut off.
+    N is the longest length, at most `max_tokens` (by default the network's limit). A row with
+    `max_tokens` codes may have been cut off.
 
-    * `temperature`: the logits are divided by it; 0 takes the likeliest code.
+    * `temperature`: divides the logits; 0 takes the likeliest code.
     * `top_k`: only the k likeliest codes can be drawn; 0 for all.
     * `top_p`: only the likeliest codes that together have this probability can be drawn.
-    * `repetition_penalty`: the log-probability of every code that this speech already has is
-      multiplied by it, before the temperature; 1 changes nothing.
+    * `repetition_penalty`: multiplies the log-probability of every code that this speech already
+      has, before the temperature; 1 changes nothing.
     * `length_penalty`: makes the end of speech this many times less likely at every step: values
       above 1 give longer speech, values below 1 shorter speech.
     * `seed`: an integer; the same seed gives the same codes.
@@ -53,10 +53,10 @@ def stream(
     seed=0,
     **options,
 ) -> Iterator[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-    """What `generate` returns, in pieces: the `first` codes, then `every` codes at a time.
+    """Yields what `generate` returns in pieces: the `first` codes, then `every` codes at a time.
 
-    Each piece is `(codes [B, n], hidden [B, n, W], lengths [B])` with the new codes only; a length
-    says how many codes that speech has had since the beginning.
+    Each piece is `(codes [B, n], hidden [B, n, W], lengths [B])` with the new codes only. A length
+    counts the codes of that speech from its beginning.
     """
     begin, advance = traced(gpt)
     max_tokens = _checked(gpt, text, max_tokens)
@@ -152,7 +152,7 @@ def _trace(gpt):
     def spec(values):
         return tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), values)
 
-    # What `begin` returns; sizes that its signature leaves open are open here.
+    # What `begin` returns, with the sizes open that its signature leaves open.
     state = spec(begin.get_concrete_function().structured_outputs)
 
     @tf.function(input_signature=[state, spec(_settings(0)), tf.TensorSpec([], tf.int32)])
@@ -192,7 +192,7 @@ def _one_code(gpt, state, settings):
 
 
 def draw(logits, used, step, settings, stop_code: int) -> tf.Tensor:
-    """One code per row of `logits [B, codes + 1]`, as `generate` says; `used` is 1 at the codes
+    """One code per row of `logits [B, codes + 1]`, drawn as `generate` says; `used` is 1 for codes
     that were drawn before."""
     logits = tf.nn.log_softmax(logits)
     logits *= 1.0 + used * (settings["repetition_penalty"] - 1.0)
@@ -224,5 +224,6 @@ def _only_likely(logits, top_k, top_p):
 
 
 def most_codes(gpt, tokens: int | tf.Tensor) -> tf.Tensor:
-    """Stops a voice that has not learnt to stop: nobody takes 12 codes per token."""
+    """The limit that ends a voice which has not learnt to stop: no speech takes 12 codes per
+    token."""
     return tf.minimum(gpt.config.max_audio_tokens, 40 + 12 * tokens)

@@ -1,4 +1,4 @@
-"""The speaker encoder: a unit vector per log-mel, near for the same voice, far for different ones.
+"""The speaker encoder: maps a log-mel to a unit vector; vectors of one voice are close together.
 
     encoder = SpeakerEncoder(SpeakerConfig(), n_mels=80)
     vectors = encoder(mel, mel_lengths)                       # [B, F, mels], [B] -> [B, size]
@@ -17,7 +17,7 @@ _TEMPERATURE = 0.1
 
 
 class SpeakerEncoder(Model):
-    """See the module."""
+    """The speaker encoder; the module's docstring shows its use."""
 
     def __init__(self, config: SpeakerConfig, n_mels: int, **kwargs):
         super().__init__(autocast=False, **kwargs)

@@ -11,13 +11,13 @@ from myxtts.model.layers import log_mel_of, mask_of, masked_mean, normal, normal
 
 
 class AudioTokenizer(keras.Model):
-    """Mels to codes and back.
+    """The VQ-VAE: mels to codes and back.
 
         codes, code_lengths = tokenizer.encode(mel, mel_lengths)
         mel = tokenizer.decode(codes, code_lengths)
 
     Calling it gives the reconstruction and the losses to train with.  In training the codebook
-    follows the encoder's vectors by moving averages, and a code that nobody used for
+    follows the encoder's vectors by moving averages, and a code that was not used for
     `revive_after` steps is moved to one of the batch's vectors, drawn by `seed`.  Padding changes
     neither codes, nor mels, nor losses.
     """
@@ -109,7 +109,8 @@ class AudioTokenizer(keras.Model):
 
 
 class Codebook(keras.layers.Layer):
-    """Vectors that follow what is assigned to them; they start as vectors of the first batch."""
+    """The codes' vectors. Each follows the inputs that are assigned to it; they start as vectors
+    of the first batch."""
 
     def __init__(self, config: TokenizerConfig):
         super().__init__(autocast=False, dtype="float32")
@@ -130,7 +131,7 @@ class Codebook(keras.layers.Layer):
         self.vectors = state("vectors", (codes, size), normal(1.0))
         self.sums = state("sums", (codes, size), "zeros")
         self.counts = state("counts", (codes,), "zeros")
-        # Steps without use; at first every code is due to be placed.
+        # Steps since last used; at first every code is due to be placed.
         start = keras.initializers.Constant(config.revive_after)
         self.unused = state("unused", (codes,), start)
         self.built = True
@@ -148,7 +149,8 @@ class Codebook(keras.layers.Layer):
         return tf.gather(tf.convert_to_tensor(self.vectors), codes)
 
     def perplexity(self, codes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-        """The number of equally frequent codes with the same entropy."""
+        """The perplexity of the codes: as many equally frequent codes would have the same
+        entropy."""
         used = tf.one_hot(codes, self.config.codes) * there[:, :, None]
         share = tf.reduce_sum(used, [0, 1]) / tf.maximum(tf.reduce_sum(there), 1.0)
         return tf.exp(-tf.reduce_sum(share * tf.math.log(share + 1e-10)))
@@ -169,7 +171,8 @@ class Codebook(keras.layers.Layer):
         unused = tf.where(hits > 0, 0.0, self.unused + 1.0)
         dead = unused >= config.revive_after
         placed = self._drawn(flat, real, seed)
-        # A new code gets the weight of a moderately used one, so that its first vectors move it.
+        # A new code gets the weight of a moderately used one, so that the first vectors assigned
+        # to it move it.
         counts = tf.where(dead, tf.ones_like(counts) * (1 - decay), counts)
         sums = tf.where(dead[:, None], placed * (1 - decay), sums)
         unused = tf.where(dead, 0.0, unused)
@@ -184,7 +187,7 @@ class Codebook(keras.layers.Layer):
             variable.assign(tf.where(sane, value, variable))
 
     def _drawn(self, flat, real, seed):
-        """For every code a vector of the batch, each taken once as long as there are enough."""
+        """A vector of the batch for every code, each taken once if there are enough."""
         places = tf.shape(flat)[0]
         lots = tf.random.stateless_uniform([places], salted(seed, 1)) * real - (1.0 - real)
         order = tf.argsort(lots, direction="DESCENDING")
@@ -193,13 +196,13 @@ class Codebook(keras.layers.Layer):
 
 
 class Conv(keras.layers.Layer):
-    """A convolution over time that sees zeros beyond a length, as it does beyond the edges."""
+    """A convolution over time that sees zeros beyond a length, as beyond the edges."""
 
     def __init__(self, inputs: int, outputs: int, size: int = 3, stride: int = 1):
         super().__init__(autocast=False)
         self.conv = keras.layers.Conv1D(outputs, size, stride, padding="valid")
         self.conv.build((None, None, inputs))
-        # Kernel 4 with stride 2 reaches one frame beyond both of its own.
+        # A kernel of 4 with stride 2 reaches one frame further on either side.
         self.before, self.after = (size - stride + 1) // 2, (size - stride) // 2
         self.built = True
 

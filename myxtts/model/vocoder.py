@@ -1,4 +1,4 @@
-"""The vocoder: log-mels and a speaker vector to a waveform, by a network at frame rate.
+"""The vocoder: turns log-mels and a speaker vector into a waveform, by a network at frame rate.
 
     vocoder = Vocoder(VocoderConfig(), AudioConfig(), speaker_size=256)
     waveform = vocoder(mel, speaker)        # [B, F, mels], [B, S] -> [B, F * hop]
@@ -7,8 +7,8 @@ ConvNeXt blocks give every frame a short-time spectrum, and one inverse Fourier 
 samples. A spectrum is the mel's magnitude, spread over the bins, times a complex factor from the
 network, so even an untrained network has the right loudness.
 
-Then the samples are corrected until their mel is the one asked for (`mel_correction`). The network
-is trained through two rounds of that; synthesis takes more, which cost little.
+Then the samples are corrected towards the given mel (`mel_correction`). The network is trained
+through two rounds of correction; synthesis takes more, which cost little.
 """
 
 import numpy as np
@@ -27,7 +27,8 @@ _LOUDEST = 6.3
 
 
 class ConvNeXtBlock(layers.Layer):
-    """Depthwise convolution over time, then a two-layer perceptron, beside a residual path."""
+    """A depthwise convolution over time, then a two-layer perceptron, with a residual path around
+    them."""
 
     def __init__(self, width: int, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -48,8 +49,8 @@ class ConvNeXtBlock(layers.Layer):
 
 
 class Vocoder(Model):
-    """See the module. `context_frames` is how many frames to either side a sample depends on, so a
-    stream may be made in pieces with that much around them."""
+    """The vocoder; the module's docstring shows its use. A sample depends on `context_frames`
+    frames to either side, so a stream may be made in pieces with that much around them."""
 
     def __init__(self, config: VocoderConfig, audio: AudioConfig, speaker_size: int, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -79,19 +80,20 @@ class Vocoder(Model):
         self.built = True
 
     def call(self, mel, speaker, training=False):
-        # One frame before the mel and two behind it: at every sample all frames that overlap.
+        # One frame before the mel and two after it, so that all overlapping frames exist at every
+        # sample.
         mel = tf.concat([mel[:, :1], mel, mel[:, -1:], mel[:, -1:]], 1)
         samples = self.correction.samples_of(self.spectrum(mel, speaker))
         rounds = _CORRECTIONS_IN_TRAINING if training else self.corrections
         return self.within(self.correction.correct(samples, mel, rounds))
 
     def within(self, samples):
-        """The F * hop samples of the mel, out of all that its F + 3 frames reach."""
+        """The F * hop samples of the mel, out of all samples that its F + 3 frames reach."""
         margin = self.audio.n_fft // 2 + self.audio.hop_length
         return samples[:, margin:-margin]
 
     def spectrum(self, mel, speaker):
-        """Complex [B, F, bins] as the network gives it."""
+        """The network's complex output [B, F, bins]."""
         x = self.embed(mel * 0.25 + 1.0)  # log-mels lie between -11.5 and 6
         x = self.norm(x + self.voice(speaker)[:, None])
         for block in self.blocks:

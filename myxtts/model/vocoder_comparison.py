@@ -1,7 +1,7 @@
-"""Which of the two makes the better waveforms: the trained network or Griffin-Lim.
+"""Compares the trained vocoder with Griffin-Lim: which makes the better waveforms?
 
-    judged = compare_vocoders(vocoder, audio, clips)
-    # {"network": 0.21, "griffin_lim": 0.34, "default_vocoder": "network"}
+judged = compare_vocoders(vocoder, audio, clips)
+# {"network": 0.21, "griffin_lim": 0.34, "default_vocoder": "network"}
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def compare_vocoders(
     """
     log_mel = make_log_mel(audio)
 
-    # One trace for all shapes: it takes as long as the clips.
+    # One trace for all shapes: tracing takes as long as the clips.
     mels = tf.TensorSpec([None, None, audio.n_mels])
     clips = tf.TensorSpec([None], tf.int32)
 

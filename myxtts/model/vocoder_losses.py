@@ -1,4 +1,4 @@
-"""What the vocoder is trained with.
+"""The losses that the vocoder is trained with.
 
     loss = ReconstructionLoss(audio)
     made = vocoder(mel, speaker)
@@ -21,7 +21,7 @@ RESOLUTIONS = ((512, 128), (1024, 256), (2048, 512))
 
 
 class ReconstructionLoss:
-    """Distance of log-mels, and of magnitudes at three resolutions."""
+    """The distance of log-mels, and of magnitudes at three resolutions."""
 
     def __init__(self, audio: AudioConfig):
         self.audio = audio
@@ -52,7 +52,7 @@ class ReconstructionLoss:
 
 
 def mel_distance(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-    """Mean absolute difference of log-mels, by which vocoders are compared."""
+    """The mean absolute difference of log-mels, the measure by which vocoders are compared."""
     return tf.reduce_mean(tf.abs(one - other))
 
 
