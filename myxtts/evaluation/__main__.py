@@ -2,10 +2,10 @@
 
     python -m myxtts.evaluation --checkpoint=RUN
 
-prints what the run comes to on held-out clips (`held_out`), how well new sentences are understood
-(`intelligibility`), and how like its reference a voice is that it never heard (`cloning`);
-`--measure` chooses among them. The last two train networks of their own when they are used for the
-first time, in a quarter of an hour each on one core, and keep them in --recogniser_dir.
+prints its figures on held-out clips (`held_out`), how well new sentences are understood
+(`intelligibility`), and how close unseen voices come to their references (`cloning`); `--measure`
+chooses among them. The last two need networks that judge. On first use they are trained, which
+takes a quarter of an hour each on one core, and kept in --recogniser_dir.
 """
 
 from collections.abc import Iterator

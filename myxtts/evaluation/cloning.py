@@ -1,10 +1,10 @@
-"""Does it sound like its reference: voices the run never heard, told apart by a judge of its own.
+"""Measures voice cloning: does speech in a voice that the run never heard sound like its reference?
 
     rows = cloning(Voice.load("RUN"), sentences, trained_voice_judge("recogniser"))
 
-Every clip is compared with the references of all the voices; what counts is of how many of the
-other voices it is further away than of its own. How well recordings do is the ceiling, as the
-voices may be too alike for the judge; what the tokenizer leaves of them comes next.
+Every clip is compared with the references of all voices. The figure is how many of the other voices
+it is further from than from its own. Recordings give the ceiling, because voices may be too alike
+for the judge; recordings through the tokenizer come next.
 """
 
 import dataclasses
@@ -23,12 +23,13 @@ from myxtts.voice import Speaking, Voice
 
 @dataclasses.dataclass(frozen=True)
 class Cloned:
-    """One way to the waveform: `recorded`, `tokenizer` (recorded, through codes) or `generated`.
+    """Figures of one kind of speech: `recorded`, `tokenizer` (recorded, through codes) or
+    `generated`.
 
-    `clips_nearer` is the share of clips nearer to their own reference than to nine in ten of the
-    other voices', `voices_nearer` the share of voices of whose clips the mean vector is; `beaten`
-    is the mean share of other voices that a clip is further from; `own` and `others` are mean
-    cosines with its own reference and with the other voices'.
+    `clips_nearer` is the share of clips nearer to their own reference than to those of nine in ten
+    other voices; `voices_nearer` is the same for the mean vector of each voice's clips; `beaten` is
+    the mean share of other voices that a clip is further from; `own` and `others` are mean cosines
+    with its own reference and with those of the other voices.
     """
 
     way: str
@@ -46,7 +47,7 @@ def cloning(
     speaking: Speaking | None = None,
     save_dir: Path | None = None,
 ) -> list[Cloned]:
-    """The rows, for sentences of two or more voices with references."""
+    """A row for each kind of speech; the sentences must be of two or more voices."""
     rate = voice.audio.sample_rate
     cloned = cloned_voices(voice, sentences)
     speakers = sorted({sentence.speaker for sentence in sentences})

@@ -1,4 +1,4 @@
-"""What the commands that evaluate a run share: their flags, and one sentence for a mistake."""
+"""What the commands that evaluate a run share: their flags, and mistakes told in one sentence."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -12,40 +12,45 @@ from myxtts.user_errors import parse_or_exit
 
 
 def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
-    """Not at import: other commands have flags of the same names. `run_flag` names the run."""
+    """Defines the flags; `run_flag` is the name of the flag that names the run. Not done at
+    import, because other commands have flags of the same names."""
     for name, default, help_text in (
         (run_flag, None, "Directory of the training run, or a checkpoint in it."),
         (
             "recogniser_dir",
             "recogniser",
-            "Where recogniser and judge of voices are kept; trained there when first needed.",
+            "Where the recogniser and the judge of voices are kept; trained on first use.",
         ),
         ("prepared_dir", None, "Prepared corpus, if the run does not know it."),
         ("recogniser_model", None, "Directory of the model for --recogniser=whisper."),
-        ("save_dir", None, "Leave the speech there as WAV files, with its texts."),
+        ("save_dir", None, "Directory to save the speech in, as WAV files with their texts."),
     ):
         flags.DEFINE_string(name, default, help_text, values)
     for name, default, help_text in (
         ("temperature", Speaking.temperature, "Divides the logits; 0 takes the likeliest code."),
-        ("top_p", Speaking.top_p, "Only the likeliest codes with this share are drawn."),
+        (
+            "top_p",
+            Speaking.top_p,
+            "Only the likeliest codes with this total probability are drawn.",
+        ),
         (
             "repetition_penalty",
             Speaking.repetition_penalty,
-            "Above 1 makes codes heard before rarer.",
+            "Above 1 makes repeated codes rarer.",
         ),
     ):
         flags.DEFINE_float(name, default, help_text, flag_values=values)
     for name, default, help_text in (
-        ("sentences", 50, "How many sentences are said."),
+        ("sentences", 50, "How many sentences to say."),
         ("top_k", Speaking.top_k, "Only the k likeliest codes are drawn; 0: all."),
-        ("seed", Speaking.seed, "The same seed says the same thing the same way."),
+        ("seed", Speaking.seed, "The same seed gives the same speech."),
     ):
         flags.DEFINE_integer(name, default, help_text, flag_values=values)
     flags.DEFINE_enum(
         "recogniser",
         "own",
         ["own", "moonshine", "whisper"],
-        "Who hears the sentences: a small network of our own, the English one in PyPI's "
+        "The recogniser: a small network of our own, the English one in PyPI's "
         "moonshine-voice 0.1.0, or faster-whisper with --recogniser_model.",
         flag_values=values,
     )
@@ -53,17 +58,17 @@ def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
         "sentences_of",
         ["corpus"],
         ["corpus", "people"],
-        "What is said: new sentences of the embedded corpus's kind, or (English) such as people "
-        "type; give the flag twice for both.",
+        "The sentences: new ones like those of the embedded corpus, or English ones as people type "
+        "them; give the flag twice for both.",
         flag_values=values,
     )
     vocoders = ["network", "griffin_lim"]
-    help_text = "Default: the run's better one."
+    help_text = "Default: the better one for this run."
     flags.DEFINE_enum("vocoder", None, vocoders, help_text, flag_values=values)
 
 
 def evaluation_of_flags(run_flag: str, given: flags.FlagValues = flags.FLAGS):
-    """The `report.Evaluation` the flags ask for."""
+    """The `report.Evaluation` that the flags ask for."""
     path = given[run_flag].value
     if not path:
         raise UserError(f"--{run_flag} is missing; give the directory of a training run")

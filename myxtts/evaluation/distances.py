@@ -1,4 +1,4 @@
-"""How far apart two texts or two pieces of speech are."""
+"""Distances between two texts, and between two clips of speech."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,22 +8,23 @@ import numpy as np
 
 
 def edits(found: Sequence, wanted: Sequence) -> int:
-    """Insertions, deletions and replacements that make `wanted` of `found` (Levenshtein)."""
+    """The fewest insertions, deletions and replacements that turn `found` into `wanted`
+    (Levenshtein)."""
     wanted = np.array(list(wanted), object)
     steps = np.arange(len(wanted) + 1)
     row = steps
     for item in found:
         without_insertions = np.minimum(row[1:] + 1, row[:-1] + (wanted != item))
         best = np.concatenate([[row[0] + 1], without_insertions])
-        # A run of insertions costs one each: the cheapest start of it, by a running minimum.
+        # Insertions in a row cost one each; a running minimum finds their cheapest start.
         row = np.minimum.accumulate(best - steps) + steps
     return int(row[-1])
 
 
 @dataclasses.dataclass(frozen=True)
 class CharacterError:
-    """Edits per letter over clips together, and how far it is above that of the same texts said
-    otherwise: in points, with the standard error of their number of clips."""
+    """Edits per letter over all clips, and how many percentage points that is above the same texts
+    spoken in another way, with the standard error for this number of clips."""
 
     value: float
     points: float
@@ -34,7 +35,7 @@ class CharacterError:
         def above(rows):
             return 100 * (edits - edits_otherwise)[rows].sum(-1) / letters[rows].sum(-1)
 
-        # Clips are drawn anew (bootstrap): a sentence is misheard as a whole more often than not.
+        # Bootstrap over clips, not letters, because mishearings cluster in sentences.
         drawn = np.random.default_rng(0).integers(len(letters), size=[1000, len(letters)])
         everything = np.arange(len(letters))
         return cls(
@@ -47,7 +48,7 @@ class CharacterError:
 def mel_cepstral_distance(
     found: np.ndarray, wanted: np.ndarray, power: float = 2.0, coefficients: int = 13
 ) -> float:
-    """Decibels between two log-mels [frames, mels] once time is warped to bring them together.
+    """The distance in dB between two log-mels [frames, mels], after time is warped to align them.
 
     The cepstra are cosine transforms of the log-mels without the 0th coefficient, which is
     loudness; the distance is that of mel-cepstral distortion, (10 / ln 10) sqrt(2 sum of squares),

@@ -1,4 +1,5 @@
-"""Figures of a run on its held-out clips that need no other network: cheap enough for every run.
+"""Figures of a run on its held-out clips. They need no further network, so they are cheap enough
+for every run.
 
 figures = held_out_figures(load_networks("RUN"), held_out)
 # {"tokenizer_mel_distance": 0.31, "codes_in_use": 201.0, "code_accuracy": 0.38, ...}
@@ -17,14 +18,14 @@ from myxtts.training.networks import Networks
 
 
 def held_out_figures(networks: Networks, held_out: Corpus) -> dict[str, float]:
-    """What the networks that are there come to on at most `evaluation_clips` of the clips.
+    """The figures of the networks that are trained, on at most `evaluation_clips` of the clips.
 
     * `tokenizer_mel_distance`: mean absolute difference of log-mels, rebuilt from codes, in nats
-    * `codes_in_use`: how many codes it would be if those in use were equally frequent
-    * `code_accuracy`: how often the GPT's likeliest next code is the clip's, given those before
-    * `audio_loss`, `text_loss`: its mean losses, in nats a token
-    * `vocoder_mel_distance`, `griffin_lim_mel_distance`: of their waveforms' log-mels to the
-      recording's, both given what the tokenizer rebuilt
+    * `codes_in_use`: the number of equally frequent codes with the same entropy
+    * `code_accuracy`: how often the GPT's likeliest next code is the right one, given those before
+    * `audio_loss`, `text_loss`: the GPT's mean losses, in nats per token
+    * `vocoder_mel_distance`, `griffin_lim_mel_distance`: between the log-mels of their waveforms
+      and the recording, both made from what the tokenizer rebuilt
     """
     if networks.tokenizer is None:
         raise UserError("there is no trained tokenizer in this run yet; go on with the training")
@@ -62,7 +63,7 @@ def _tokenizer_figures(networks: Networks, batches: list[dict]) -> dict[str, flo
 
 
 def _gpt_figures(networks: Networks, batches: list[dict]) -> dict[str, float]:
-    # By what each is a mean over.
+    # Grouped by what each is a mean over.
     names = {"audio_accuracy": "codes", "audio_loss": "codes", "text_loss": "text"}
     sums, counts = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
 

@@ -1,9 +1,9 @@
-"""Can it be understood: sentences the voice never saw, heard by a recogniser.
+"""Measures intelligibility: a recogniser hears sentences that the voice was not trained on.
 
     rows = intelligibility(Voice.load("RUN"), sentences, recogniser)
 
-Every row is a way to the waveform, from the recording itself to speech made of the text alone; each
-adds a part of the model to the one before, so that they tell where understanding is lost.
+Every row is a way to make the waveform, from the recording itself to speech made from the text
+alone. Each adds a part of the model to the one before, so they show where intelligibility is lost.
 """
 
 import csv
@@ -28,13 +28,13 @@ Way = Callable[[Sentence, np.ndarray, ClonedVoice], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Heard:
-    """One way to the waveform.
+    """The figures of one way to make the waveform.
 
-    `word_error` is that of a recogniser that knows words.
+    `word_error` is the word error, for recognisers that know words.
 
-    `error` is the recogniser's character error, compared with that on the recordings; `distance`
-    the mean mel-cepstral distance to the recordings, in dB; `length` how long the speech is, in
-    times of the recordings.
+    `error` is the recogniser's character error, compared with that on the recordings; `distance` is
+    the mean mel-cepstral distance to the recordings, in dB; `length` is the duration of the speech
+    over that of the recordings.
     """
 
     way: str
@@ -54,9 +54,9 @@ def intelligibility(
 ) -> list[Heard]:
     """A row for each way, for sentences in the recogniser's language.
 
-    With `save_dir` the speech is left there, a folder for each way with WAV files and their texts
-    in metadata.csv, to be listened to or given to another recogniser. Without `every_way` there are
-    rows only of the recordings, and of the tokenizer and of text with the voice's own vocoder.
+    With `save_dir` the speech is saved there, for listening or for another recogniser: a folder for
+    each way, with WAV files and their texts in metadata.csv. Without `every_way` there are rows
+    only for the recordings, the tokenizer, and text with the voice's own vocoder.
     """
     rate = voice.audio.sample_rate
     recordings = [resampled(*read(s.recording), rate) for s in sentences]
@@ -94,7 +94,7 @@ def intelligibility(
 
 
 def cloned_voices(voice: Voice, sentences: Sequence[Sentence]) -> dict[tuple, ClonedVoice]:
-    """What the voice takes from the references of each sentence."""
+    """The voice cloned from the references of each sentence."""
     return {
         references: voice.clone(references)
         for references in dict.fromkeys(sentence.references for sentence in sentences)
@@ -102,7 +102,7 @@ def cloned_voices(voice: Voice, sentences: Sequence[Sentence]) -> dict[tuple, Cl
 
 
 def through_codes(voice: Voice, recording: np.ndarray, cloned: ClonedVoice) -> np.ndarray:
-    """The recording as the tokenizer and the vocoder give it back."""
+    """The recording after the tokenizer and the vocoder."""
     codes, _ = voice.networks.tokenizer.encode(*log_mels([recording], voice.audio))
     return voice.waveform_of(codes, cloned.speaker)[0].numpy()[: len(recording)]
 

@@ -1,7 +1,7 @@
-"""What the trainings of the measuring networks share: speech to learn from, one loop, one store.
+"""Trains the networks that measure: speech to learn from, one loop, one store.
 
-Their speech is made by espeak-ng with voices and seeds far from those that corpora for training
-are made with, and is deleted once the network is trained.
+espeak-ng makes their speech, with voices and seeds that training corpora never use. It is deleted
+once the network is trained.
 """
 
 import dataclasses
@@ -55,7 +55,8 @@ def learn(
     batches: Iterator[tuple[np.ndarray, ...]],
     lesson: Lesson,
 ) -> float:
-    """Trains the network by `loss_of(*batch, seed)`; the mean loss of the last tenth."""
+    """Trains the network on `loss_of(*batch, seed)`; returns the mean loss of the last tenth of
+    the steps."""
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0,
         lesson.steps,
@@ -83,8 +84,8 @@ def learn(
 
 
 def mels_of(corpus: Corpus, audio: AudioConfig, griffin_lim_share: float) -> list[np.ndarray]:
-    """The log-mels of the clips, a share of them out of what Griffin-Lim made of the clip. In
-    half precision: 100 minutes take 80 MB."""
+    """The log-mels of the clips; for a share of them, of the clip after Griffin-Lim. In half
+    precision: 100 minutes take 80 MB."""
     mels = []
     for number, path in enumerate(tqdm(corpus.paths, desc="log-mels", unit="clip")):
         mel, lengths = log_mels([read(path)[0]], audio)

@@ -1,12 +1,12 @@
-"""Recognisers of people's speech that others made: `pip install '.[evaluation]'`.
+"""Recognisers of people's speech from other projects: `pip install '.[evaluation]'`.
 
     recogniser = recogniser_named("moonshine", language="en", directory="recogniser")
     recogniser.transcribe([waveform], sample_rate=22050)    # ["Ever tried. Ever failed. ..."]
 
 "own" is the small one that this package trains on espeak-ng's speech (`recogniser`). "moonshine" is
 the English model that PyPI's moonshine-voice 0.1.0 carries; it works offline. "whisper" takes a
-model that you have, for faster-whisper. Errors are counted by jiwer, on the letters of both texts
-(`letters_of`), so that neither marks nor digits count.
+model of yours for faster-whisper. jiwer counts errors on the letters of both texts (`letters_of`),
+so punctuation and digits do not count.
 """
 
 import functools
@@ -34,7 +34,8 @@ _MOST_WRONG = 0.15
 def recogniser_named(
     name: str, language: str, directory: str | os.PathLike, model: str | None = None
 ):
-    """One of RECOGNISERS. `directory`: where the own one is kept; `model`: that of whisper."""
+    """The recogniser called `name`, one of RECOGNISERS. `directory` is where "own" is kept,
+    `model` is the model of "whisper"."""
     if name == "own":
         return trained_recogniser(directory, language)
     if name == "moonshine":
@@ -43,16 +44,16 @@ def recogniser_named(
 
 
 class OtherRecogniser:
-    """What the recognisers of others share; `transcribe` is theirs."""
+    """What recognisers from other projects share."""
 
-    texts: frozenset[str] = frozenset()  # what it was trained on is not known
+    texts: frozenset[str] = frozenset()  # its training texts are not known
 
     def __init__(self, language: str):
         self.language = language
         self._jiwer = _needed("jiwer")
 
     def transcribe(self, waveforms: Sequence[np.ndarray], sample_rate: int) -> list[str]:
-        """The texts heard in float waveforms of any length."""
+        """The texts of float waveforms of any length."""
         return [self._heard(resampled(clip, sample_rate, _RATE)) for clip in waveforms]
 
     def _heard(self, waveform: np.ndarray) -> str:
@@ -61,13 +62,13 @@ class OtherRecogniser:
     def mistakes(
         self, waveforms: Sequence[np.ndarray], sample_rate: int, texts: Sequence[str]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(edits, letters) of each clip, as `Recogniser.mistakes`."""
+        """(edits, letters) of each clip, as from `Recogniser.mistakes`."""
         return self._counted(waveforms, sample_rate, texts, self._jiwer.process_characters, len)
 
     def word_error(
         self, waveforms: Sequence[np.ndarray], sample_rate: int, texts: Sequence[str]
     ) -> float:
-        """The share of words that are heard otherwise."""
+        """The share of words that are misheard."""
         wrong, words = self._counted(
             waveforms,
             sample_rate,
@@ -96,7 +97,8 @@ def bytes_of(waveform: np.ndarray) -> bytes:
 
 
 class Moonshine(OtherRecogniser):
-    """The English model in moonshine-voice 0.1.0, once it has heard a person right."""
+    """The English model in moonshine-voice 0.1.0. It is checked on a person's recording when it is
+    made."""
 
     def __init__(self, language: str = "en"):
         if base_language(language) != "en":
@@ -140,7 +142,7 @@ class Moonshine(OtherRecogniser):
 
 
 class Whisper(OtherRecogniser):
-    """A model that faster-whisper loads from a directory. Never tried: none was to be had."""
+    """A model that faster-whisper loads from a directory. Never tried, for lack of a model."""
 
     def __init__(self, model: str | None, language: str):
         if not model or not os.path.isdir(model):

@@ -4,8 +4,8 @@
     recogniser.transcribe([waveform], sample_rate=22050)  # ["the dusty bicycle ..."]
 
 It hears less than a second around each letter and knows no words or sentences, so it cannot guess
-what was mumbled. The first call trains it, in a quarter of an hour on one core, and keeps it in
-recogniser/en. The texts it was trained on are kept with it, so that no evaluation uses them.
+what was mumbled. The first call trains it, which takes a quarter of an hour on one core, and keeps
+it in recogniser/en. Its training texts are kept with it, so that no evaluation uses them.
 """
 
 import dataclasses
@@ -61,7 +61,7 @@ def lesson_in(language: str) -> Lesson:
 
 
 def letters_of(text: str, language: str) -> str:
-    """What can be heard of a text: its normal form without punctuation marks."""
+    """The letters of a text that can be heard: its normal form without punctuation."""
     kept = (
         c if c == "'" or unicodedata.category(c)[0] in "LMN" else " "
         for c in normalise(text, language)
@@ -107,8 +107,8 @@ class Recogniser:
     def mistakes(
         self, waveforms: Sequence[np.ndarray], sample_rate: int, texts: Sequence[str]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(edits, letters) of each clip: what is heard against what was to be said. The sums'
-        quotient is the character error."""
+        """(edits, letters) of each clip, between the text heard and the text spoken. The character
+        error is the sum of edits over the sum of letters."""
         wanted = [letters_of(text, self.config.language) for text in texts]
         heard = self.transcribe(waveforms, sample_rate)
         return (
@@ -118,9 +118,9 @@ class Recogniser:
 
     def _read(self, clips: list[np.ndarray]) -> list[str]:
         mel, mel_lengths = log_mels(clips, self.config.audio)
-        # Silence as far as a letter can hear, so that what is read does not depend on what it is
-        # read with; and an even number of frames, as in training: the stride's padding shifts by
-        # a frame between even and odd.
+        # Silence as far as a letter can hear, so that the result for a clip does not depend on its
+        # batch. An even number of frames, as in training, because the stride's padding shifts by a
+        # frame between even and odd.
         silence = (2 * self.config.layers + 1) * self.config.kernel
         silence += (mel.shape[1] + silence) % 2
         floor = float(np.log(self.config.audio.log_floor))
@@ -138,7 +138,7 @@ class Recogniser:
 def trained_recogniser(
     directory: str | os.PathLike, language: str, lesson: Lesson | None = None
 ) -> Recogniser:
-    """The recogniser in `directory/language`; where there is none yet it is trained first."""
+    """The recogniser in `directory/language`; if there is none, it is trained first."""
     place = Path(directory) / language
     if not is_taught(place):
         lesson = lesson or lesson_in(language)
@@ -194,7 +194,7 @@ def _teach(corpus: Corpus, language: str, lesson: Lesson) -> tuple[dict, dict]:
 def _batches(
     config: RecogniserConfig, corpus: Corpus, texts: list[str], lesson: Lesson
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """(mel, mel_lengths, labels one after the other, label_lengths) without end."""
+    """An endless stream of (mel, mel_lengths, all labels in one row, label_lengths)."""
     audio = config.audio
     classes = {letter: i + 1 for i, letter in enumerate(config.letters)}
     labels = [np.array([classes[letter] for letter in text], np.int32) for text in texts]

@@ -1,4 +1,4 @@
-"""What the evaluations of a run print: each of these measures and returns lines of text."""
+"""The reports on a run: each function measures something and yields lines of text."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -27,13 +27,13 @@ from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import stage_names
 from myxtts.voice import Voice
 
-# Voices that neither corpora for training nor the measuring networks have; one and ten others.
+# Voices that neither training corpora nor the measuring networks use; one and ten others.
 _UNKNOWN_VOICES = tuple(EmbeddedVoice.number(100 + i) for i in range(11))
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """A run, the clips it was trained and is measured on, and where measuring puts things."""
+    """A run, the clips it was trained on and those it is measured on, and where files go."""
 
     run: RunDirectory
     voice: Voice
@@ -51,7 +51,7 @@ class Evaluation:
 
 
 def report_training(evaluation: Evaluation) -> Iterable[str]:
-    """How long every stage was trained."""
+    """How long each stage was trained."""
     total = 0.0
     yield f"run {evaluation.run.path}"
     for stage in stage_names(evaluation.run.config().model.form):
@@ -71,7 +71,7 @@ def report_held_out(evaluation: Evaluation) -> Iterable[str]:
 
 
 def report_intelligibility(evaluation: Evaluation, count: int) -> Iterable[str]:
-    """A table for each language of the run, with `count` sentences in all."""
+    """A table for each language of the run, with `count` sentences in total."""
     languages = evaluation.training.languages
     for number, language in enumerate(languages):
         share = (count + len(languages) - 1 - number) // len(languages)
@@ -155,7 +155,7 @@ def _peoples_sentences(
 
 
 def report_cloning(evaluation: Evaluation, count: int) -> Iterable[str]:
-    """`count` sentences by voices of espeak-ng the run was not trained on."""
+    """A table over `count` sentences by espeak-ng voices that the run was not trained on."""
     language = next((name for name in evaluation.training.languages if name in LANGUAGES), None)
     if language is None:
         raise UserError(

@@ -1,7 +1,7 @@
-"""Random changes to log-mels in the ways of resynthesised speech.
+"""Random changes that make log-mels resemble resynthesised speech.
 
-What is trained on them measures what is said, or who says it, and not whether a tokenizer or a
-vocoder left its traces.
+A network trained on them judges what is said, or who says it, and is not misled by traces of a
+tokenizer or a vocoder.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True)
 class Roughening:
-    """`roughening(mel, seed)`; each clip is changed by amounts of its own, up to those given.
+    """Changes mels with `roughening(mel, seed)`; each clip by random amounts, up to those given.
 
     A tokenizer blurs and makes errors that are alike over neighbouring frames and bands; a vocoder
     fills silence with noise. Stretches of frames and of bands are blanked so that no single cue is

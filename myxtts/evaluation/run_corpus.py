@@ -1,4 +1,4 @@
-"""The clips a run was trained and measured on."""
+"""The clips that a run was trained on, and those that were held out."""
 
 import os
 

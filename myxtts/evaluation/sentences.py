@@ -1,7 +1,7 @@
 """Sentences for a trained voice to say, each with a recording of it and references to clone.
 
-For the voices of an embedded corpus they are new ones, recorded by espeak-ng with the settings of
-the voice; for any other corpus they are its held-out clips.
+For the voices of an embedded corpus these are new sentences, recorded by espeak-ng with the
+settings of the voice; for any other corpus they are its held-out clips.
 """
 
 import dataclasses
@@ -21,13 +21,14 @@ from myxtts.corpus.workers import WorkerDied, default_workers, in_order
 
 _EMBEDDED_NAME = re.compile(r"voice(\d{3,})")
 
-# Characters of some three seconds of speech, which is what a reference should have.
+# Characters of about three seconds of speech, as long as a reference should be.
 _LONG = 45
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """Paths of `recording` and `references` are of WAV files; the references say other texts."""
+    """A text to say. `recording` and `references` are paths of WAV files; the references have
+    other texts."""
 
     text: str
     language: str
@@ -37,7 +38,7 @@ class Sentence:
 
 
 def embedded_voices(speakers: Iterable[str], languages: Iterable[str]) -> list[Voice] | None:
-    """The espeak-ng voices that these speakers are; None where they are others."""
+    """The espeak-ng voices with these speakers' names; None if they are not such voices."""
     numbers = [_EMBEDDED_NAME.fullmatch(name) for name in speakers]
     if not all(numbers) or not set(languages) <= set(LANGUAGES):
         return None
@@ -54,9 +55,9 @@ def new_sentences(
     seed: int = 920_001,
     references: int = 2,
 ) -> list[Sentence]:
-    """`count` sentences that are not among the `known`, by all voices and languages in turn.
+    """`count` sentences that are not in `known`, by all voices and languages in turn.
 
-    The clips are made in `directory`; those that are there are kept.
+    The clips are made in `directory`; existing ones are kept.
     """
     known = set(known)
     texts = {
@@ -97,7 +98,7 @@ def new_sentences(
 
 
 def peoples_texts() -> list[str]:
-    """English sentences as people type them, written for judging; no corpus is made of them."""
+    """English sentences as people type them, written for judging; no corpus contains them."""
     lines = Path(__file__).with_name("other_sentences_en.txt").read_text(encoding="utf-8")
     return [line for line in lines.splitlines() if line and not line.startswith("#")]
 
@@ -105,7 +106,7 @@ def peoples_texts() -> list[str]:
 def recorded_sentences(
     directory: Path, voices: Sequence[Voice], language: str, texts: Sequence[str]
 ) -> list[Sentence]:
-    """These texts, said by the voices in turn; references are those of `new_sentences`."""
+    """These texts, spoken by the voices in turn; with references as from `new_sentences`."""
     said = [
         EmbeddedClip(text, language, voice)
         for text, voice in zip(texts, itertools.cycle(voices), strict=False)
@@ -139,8 +140,8 @@ def _recorded(directory: Path, clips: Sequence[EmbeddedClip]) -> list[str]:
 
 
 def held_out_sentences(training: Corpus, held_out: Corpus, count: int) -> list[Sentence]:
-    """Clips of `held_out`, spread over all of it; references are training clips of the speaker
-    (clips that were held out as well, for a speaker that has none there)."""
+    """Clips spread evenly over `held_out`. References are training clips of the speaker, or other
+    held-out clips for a speaker without training clips."""
     chosen = np.unique(np.linspace(0, len(held_out) - 1, min(count, len(held_out))).astype(int))
     sentences = []
     for i in chosen:
@@ -151,7 +152,7 @@ def held_out_sentences(training: Corpus, held_out: Corpus, count: int) -> list[S
             for j in np.flatnonzero(corpus.speaker_ids == speaker)
             if corpus.paths[j] != held_out.paths[i]
         ]
-        # A speaker with a single clip can be cloned from nothing else.
+        # A speaker with a single clip has no other reference.
         references = tuple(others[:2]) or (held_out.paths[i],)
         sentences.append(
             Sentence(

@@ -1,11 +1,12 @@
-"""Whose voice is it: a speaker encoder that has nothing to do with the voices it judges.
+"""Judges whose voice it is, by a speaker encoder that was trained on other voices.
 
-    encoder = trained_speaker_encoder("recogniser")
-    own = encoder.vectors([waveform, ...], sample_rate)     # unit vectors [clips, size]
-    others_beaten(own, references, own=[0, ...])
+    judge = trained_voice_judge("recogniser")
+    vectors = judge.vectors([waveform, ...], sample_rate)   # unit vectors [clips, size]
+    others_beaten(vectors, references, own=[0, ...])
 
-The network is of the class that runs train for themselves (`model.speaker`), but trained apart, on
-80 espeak-ng voices, in all languages, that neither corpora for training nor evaluations use.
+The network's class is that of a run's own encoder (`model.speaker`), but this one is trained
+separately, on 80 espeak-ng voices in all languages that neither training corpora nor evaluations
+use.
 """
 
 import os
@@ -46,7 +47,7 @@ def voice_lesson() -> Lesson:
 
 
 class VoiceJudge:
-    """Vectors of voices, near for one voice and far for two."""
+    """Maps speech to vectors: clips of one voice are close together."""
 
     def __init__(self, network: SpeakerEncoder, audio: AudioConfig):
         self._network, self._audio = network, audio
@@ -63,15 +64,15 @@ class VoiceJudge:
 
 
 def others_beaten(vectors: np.ndarray, references: np.ndarray, own: Sequence[int]) -> np.ndarray:
-    """For every vector, the number of other references that it is further from than from its own
-    (row `own[i]` of `references [voices, size]`)."""
+    """For every vector, how many of the other references it is further from than from its own,
+    which is row `own[i]` of `references [voices, size]`."""
     likeness = vectors @ references.T
     mine = likeness[np.arange(len(own)), own][:, None]
     return (likeness < mine).sum(1)
 
 
 def trained_voice_judge(directory: str | os.PathLike, lesson: Lesson | None = None) -> VoiceJudge:
-    """The encoder in `directory/speakers`; where there is none yet it is trained first."""
+    """The judge in `directory/speakers`; if there is none, it is trained first."""
     place = Path(directory) / "speakers"
     if not is_taught(place):
         taken = lesson or voice_lesson()
@@ -123,7 +124,7 @@ def _teach(corpus: Corpus, taken: Lesson) -> tuple[dict, dict]:
 
 
 def _batches(corpus: Corpus, audio: AudioConfig, taken: Lesson) -> Iterator[tuple]:
-    """Stretches of two clips of each of `batch_size` voices, without end."""
+    """An endless stream of segments: from two clips of each of `batch_size` voices."""
     mels = mels_of(corpus, audio, taken.griffin_lim_share)
     clips_of = [np.flatnonzero(corpus.speaker_ids == i) for i in range(len(corpus.speakers))]
     chance = np.random.Generator(np.random.Philox(taken.speech.seed))

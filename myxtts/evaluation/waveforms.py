@@ -1,4 +1,4 @@
-"""Waveforms of different lengths to padded batches of log-mels, and back by Griffin-Lim."""
+"""Turns waveforms of different lengths into padded batches of log-mels, and back by Griffin-Lim."""
 
 import functools
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ def log_mels(waveforms: Sequence[np.ndarray], audio: AudioConfig) -> tuple[tf.Te
 def griffin_lim_waveforms(
     mel: tf.Tensor, mel_lengths: tf.Tensor, audio: AudioConfig
 ) -> list[np.ndarray]:
-    """What Griffin-Lim makes of a padded batch of log-mels."""
+    """Waveforms that Griffin-Lim makes from a padded batch of log-mels."""
     return cut(_griffin_lim(mel, audio), mel_lengths, audio)
 
 
 def cut(waveforms: tf.Tensor, mel_lengths: tf.Tensor, audio: AudioConfig) -> list[np.ndarray]:
-    """The rows of [B, F * hop] without what lies beyond their lengths."""
+    """The rows of [B, F * hop], each cut to its length."""
     samples = np.asarray(mel_lengths) * audio.hop_length
     return [row[:n] for row, n in zip(np.asarray(waveforms), samples, strict=True)]
 

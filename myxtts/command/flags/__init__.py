@@ -1,11 +1,11 @@
 """The flags of `train.py`.
 
 table      what a flag is, how it is registered and described
-data       flags of the corpus and of its way into batches
+data       flags of the corpus and of its batches
 training   flags of the networks and of their training
-run        flags of devices, the run directory, and what is done instead of training
+run        flags of devices, the run directory, and what to do instead of training
 spellings  the spellings of older scripts
-arguments  the arguments as typed: flag files, older spellings, every mistake at once
+arguments  parsing: flag files, older spellings, all mistakes at once
 
 A new flag is one `Flag` in `data`, `training` or `run`; with `sets` it fills a settings field.
 """
@@ -15,7 +15,7 @@ from myxtts.command.flags.table import Flag
 
 
 def groups() -> dict[str, tuple[Flag, ...]]:
-    """All flags by the title of their group, those of every registered stage among them."""
+    """All flags by the title of their group, with those of every registered stage."""
     return {
         "Corpus": data.CORPUS,
         "Corpus made without --train_data": data.EMBEDDED,

@@ -1,7 +1,7 @@
-"""The arguments as typed become flags: flag files, older spellings, and every mistake at once.
+"""Parses the command line: flag files, older spellings, and all mistakes reported at once.
 
-absl stops at the first argument that it cannot read; somebody who mends a long command line wants
-to hear of all of them.
+absl stops at the first argument that it cannot read; whoever corrects a long command line wants to
+see all mistakes.
 """
 
 import collections
@@ -25,7 +25,7 @@ The same command continues a run that was stopped."""
 
 
 class Mistakes(Exception):
-    """Everything that is wrong with a command, a sentence each."""
+    """Raised with everything that is wrong with a command, a sentence each."""
 
     def __init__(self, sentences: Sequence[str]):
         self.sentences = list(dict.fromkeys(sentences))
@@ -35,8 +35,8 @@ class Mistakes(Exception):
 def parse(
     argv: Sequence[str], values: flags.FlagValues = flags.FLAGS
 ) -> tuple[list[str], list[str]]:
-    """Sets the flags that can be read. Returns the arguments in today's spelling, and what is
-    wrong with the others."""
+    """Sets the flags that can be read. Returns the arguments in today's spelling, and the mistakes
+    in the others."""
     try:
         expanded = values.read_flags_from_files(list(argv[1:]), force_gnu=False)
     except (flags.Error, OSError) as error:
@@ -57,13 +57,13 @@ def parse(
         logging.info("older spellings: %s", ", ".join(changes))
     try:
         values([argv[0], *canonical])
-    except flags.Error as error:  # a validator that some library registered
+    except flags.Error as error:  # a validator that a library registered
         mistakes.append(f"{error}")
     return canonical, mistakes
 
 
 def _read(arguments: Sequence[str], values) -> tuple[list[spellings.Argument], list[str]]:
-    """(name, value) pairs; the value may stand behind `=` or be the next argument."""
+    """(name, value) pairs; the value may follow `=` or be the next argument."""
     found: list[spellings.Argument] = []
     mistakes: list[str] = []
     rest = collections.deque(arguments)
@@ -84,7 +84,7 @@ def _read(arguments: Sequence[str], values) -> tuple[list[spellings.Argument], l
         else:
             found.append((name, None))
             if rest and not rest[0].startswith("-") and not _known(name.replace("-", "_"), values):
-                rest.popleft()  # most likely the value of a flag that was misspelt
+                rest.popleft()  # probably the value of a flag that was misspelt
     return found, mistakes
 
 

@@ -1,4 +1,4 @@
-"""Flags of the corpus and of its way into batches."""
+"""Flags of the corpus and of its batches."""
 
 from myxtts.command.flags.table import Flag
 from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig
@@ -16,37 +16,37 @@ CORPUS = (
     Flag(
         "val_data", "text", None,
         "Directory of the corpus to measure on, in the same format.",
-        when="Give one where the corpus comes with a validation part.",
-        unit="DIR", chosen="a share of the training corpus, see --validation_share",
+        when="Use it if the corpus comes with a validation part.",
+        unit="DIR", chosen="a share of the training corpus, by --validation_share",
     ),
     Flag(
         "val_metadata", "text", None,
         "Metadata file inside --val_data.",
-        when="Name it where training and validation clips lie in one directory with two lists.",
+        when="Use it if one directory has training and validation clips in two lists.",
         unit="FILE", chosen="that of --metadata",
     ),
     Flag(
         "validation_share", "number", TrainConfig.validation_share,
-        "Share of the clips kept out of training to measure on, where there is no --val_data.",
+        "Share of the clips kept out of training to measure on, if there is no --val_data.",
         when="Lower for a large corpus: a few hundred clips are enough.",
         sets="train.validation_share", unit="SHARE",
     ),
     Flag(
         "format", ("auto", *FORMATS), "auto",
         "Format of the corpus.",
-        when="Name it where it is not recognised.",
+        when="Name it if it is not recognised.",
         sets="source.format",
     ),
     Flag(
         "metadata", "text", None,
         "Metadata file inside the corpus.",
-        when="Name it where there are several, or where it is not found.",
+        when="Name it if there are several, or if it is not found.",
         sets="source.metadata", unit="FILE", chosen="found by its name",
     ),
     Flag(
         "audio_dir", "text", None,
         "Folder of the audio files inside the corpus.",
-        when="Name it where clips are reported missing.",
+        when="Name it if clips are reported missing.",
         sets="source.audio_dir", unit="DIR", chosen="found by its name",
     ),
     Flag(
@@ -58,44 +58,44 @@ CORPUS = (
     Flag(
         "speaker", "text", None,
         "Speaker of the clips whose metadata names none.",
-        when="Set it where several corpora of one speaker shall count as one voice.",
+        when="Set it if several corpora of one speaker are to count as one voice.",
         sets="source.speaker", unit="NAME", chosen="the corpus directory's name",
     ),
     Flag(
         "prepared_dir", "text", None,
         "Where the manifest and the copies at 22,050 Hz go.",
-        when="Set it where the corpus is read-only or its disk is slow.",
+        when="Set it if the corpus is read-only or its disk is slow.",
         unit="DIR", chosen="prepared/ inside the corpus",
     ),
     Flag(
         "min_seconds", "number", PrepareConfig.min_seconds,
         "Shorter clips are left out.",
-        when="Raise it where very short clips are mostly noise.",
+        when="Raise it if very short clips are mostly noise.",
         sets="prepare.min_seconds", unit="SECONDS",
     ),
     Flag(
         "max_seconds", "number", PrepareConfig.max_seconds,
         "Longer clips are left out.",
-        when="Lower it where memory is short: the longest clips decide the largest batch.",
+        when="Lower it if memory is short: the longest clips decide the largest batch.",
         sets="prepare.max_seconds", unit="SECONDS",
     ),
     Flag(
         "max_rejected", "number", 0.2,
-        "Largest share of bad clips to go on with.",
+        "The largest share of bad clips to accept.",
         when="Raise it once you have seen in rejected.tsv why clips are left out.",
         unit="SHARE",
         least=0,
     ),
     Flag(
         "trim_silence", "number", None,
-        "Cut off silence at both ends of each clip: all that is this many dB below the peak.",
+        "Trim silence, which is this many dB below the peak, from both ends of each clip.",
         when="30 to 40 for recordings with long pauses at their ends.",
         sets="prepare.trim_silence_db", unit="DB", chosen="no trimming",
     ),
     Flag(
         "loudness", "number", None,
         "Bring every clip to this loudness, in dBFS (RMS).",
-        when="-23 for corpora whose speakers differ in level.",
+        when="-23 for corpora whose speakers differ in loudness.",
         sets="prepare.loudness_dbfs", unit="DBFS", chosen="as recorded",
     ),
 )
@@ -103,13 +103,13 @@ CORPUS = (
 EMBEDDED = (
     Flag(
         "embedded_dir", "text", "runs/embedded_corpus",
-        "Where the corpus is made when there is no --train_data.",
+        "Where to make the corpus when there is no --train_data.",
         unit="DIR",
     ),
     Flag(
         "embedded_minutes", "number", None,
-        "How much speech to make; a minute of it takes 0.2 s to make and 2.6 MB.",
-        when="Less where the disk is small.",
+        "How much speech to make; a minute takes 0.2 s to make and 2.6 MB of disk.",
+        when="Less if the disk is small.",
         sets="embedded.minutes", unit="MINUTES",
         chosen=f"{EmbeddedConfig.minutes:g}; for longer runs than 10 minutes 24 a minute",
         least=0.1,
@@ -124,7 +124,7 @@ EMBEDDED = (
     Flag(
         "embedded_languages", "list", list(EmbeddedConfig.languages),
         f"Languages, of {', '.join(LANGUAGES)}; they take turns.",
-        when="Name several for a voice that speaks several; each needs its share of the time.",
+        when="Name several for one voice that speaks them all; each needs its share of the time.",
         sets="embedded.languages", unit="CODES",
     ),
 )
@@ -132,8 +132,8 @@ EMBEDDED = (
 TEXT = (
     Flag(
         "vocabulary", ("bpe", "characters"), None,
-        "What texts are cut into.",
-        when="bpe makes texts shorter and needs more speech to learn from.",
+        "What texts are split into.",
+        when="bpe gives shorter texts and needs more speech to learn from.",
         sets="text.vocabulary", chosen="characters for tiny, else bpe",
     ),
     Flag(
@@ -144,7 +144,7 @@ TEXT = (
     ),
     Flag(
         "phonemes", "switch", None,
-        "Let espeak-ng write the texts as phonemes first.",
+        "Have espeak-ng write the texts as phonemes first.",
         when="For languages whose spelling says little, such as Persian, or for little data.",
         sets="text.phonemes", chosen="on for the embedded corpus, else off",
     ),
@@ -166,44 +166,44 @@ TEXT = (
 BATCHES = (
     Flag(
         "batch_size", "whole", BatchConfig.batch_size,
-        "Clips in a batch, in every stage that has no size of its own.",
+        "Clips in a batch, in every stage without a size of its own.",
         when="Lower it, and raise --grad_accum, when the model device runs out of memory.",
         sets="batches.batch_size", unit="CLIPS",
     ),
     Flag(
         "buckets", "whole", BatchConfig.buckets,
-        "How many lengths batches are padded to. Each is traced once, and compiled once on GPUs.",
-        when="16 where clip lengths vary widely and padding is above 10 %.",
+        "To how many lengths batches are padded. Each is traced once, and compiled once on GPUs.",
+        when="16 if clip lengths vary widely and padding is above 10 %.",
         sets="batches.buckets",
     ),
     Flag(
         "static_shapes", "switch", BatchConfig.static_shapes,
-        "Pad every batch to the longest clip: one shape, one trace.",
+        "Pad every batch to the longest clip, for one shape and one trace.",
         when="For memory that must not vary; costs the time of the padding.",
         sets="batches.static_shapes",
     ),
     Flag(
         "temperature", "number", BatchConfig.temperature,
-        "Above 1, rare speakers and languages are taken more often; 1 takes clips as they are.",
-        when="2 to 5 where one language or speaker has most of the clips.",
+        "Above 1, rare speakers and languages come more often; 1 takes clips as they are.",
+        when="2 to 5 if one language or speaker has most of the clips.",
         sets="batches.temperature", unit="T",
     ),
     Flag(
         "conditioning_seconds", "pair", BatchConfig.conditioning_seconds,
-        "Length of the reference of another clip of the speaker, from LOW to HIGH seconds.",
-        when="Shorter where most clips are short.",
+        "Length of the references, cut from other clips of the speaker: LOW to HIGH seconds.",
+        when="Shorter if most clips are short.",
         sets="batches.conditioning_seconds", unit="LOW,HIGH",
     ),
     Flag(
         "num_workers", "whole", None,
-        "Parallel reads of clips, and processes that prepare the corpus.",
-        when="Lower it where other programs need the cores.",
+        "The number of parallel reads of clips, and of processes that prepare the corpus.",
+        when="Lower it if other programs need the cores.",
         sets="train.workers", chosen="one per core",
     ),
     Flag(
         "host_prefetch", "whole", TrainConfig.host_prefetch,
-        "Batches that wait ready in host memory.",
-        when="Higher where the disk is slow now and then; each costs a batch of host memory.",
+        "The number of batches kept ready in host memory.",
+        when="Higher if the disk is slow now and then; each costs a batch of host memory.",
         sets="train.host_prefetch", unit="BATCHES",
     ),
 )
@@ -212,7 +212,7 @@ AUGMENTATION = (
     Flag(
         "noise_probability", "number", AugmentConfig.noise_probability,
         "Share of the references that get noise.",
-        when="0.3 where voices shall be cloned from poor recordings.",
+        when="0.3 if voices are to be cloned from poor recordings.",
         sets="augment.noise_probability", unit="SHARE",
     ),
     Flag(
@@ -223,8 +223,8 @@ AUGMENTATION = (
     ),
     Flag(
         "gain_probability", "number", AugmentConfig.gain_probability,
-        "Share of the clips that are made louder or softer, their references alike.",
-        when="0.3 where all clips have one level and references will not.",
+        "Share of the clips that are made louder or softer, with their references.",
+        when="0.3 if all clips are equally loud and references will not be.",
         sets="augment.gain_probability", unit="SHARE",
     ),
     Flag(
@@ -234,7 +234,7 @@ AUGMENTATION = (
     ),
     Flag(
         "mask_probability", "number", AugmentConfig.mask_probability,
-        "Share of the references of which stretches and bands are silenced.",
+        "Share of the references in which stretches and bands are silenced.",
         when="0.3 for small corpora.",
         sets="augment.mask_probability", unit="SHARE",
     ),

@@ -1,4 +1,4 @@
-"""Flags of the devices, of the run directory, and of what is done instead of training."""
+"""Flags of the devices, of the run directory, and of what to do instead of training."""
 
 from absl import flags
 
@@ -11,7 +11,7 @@ STRATEGIES = ("split", "one_device", "mirrored")
 
 
 def _device_flags() -> tuple[Flag, ...]:
-    """Those that all commands share, as `dual_device_strategy.command` defines them."""
+    """The device flags that all commands share, as `dual_device_strategy.command` defines them."""
     shared = flags.FLAGS.flags_by_module_dict()[command.__name__]
     return tuple(Flag(flag.name, _kind(flag), flag.default, flag.help) for flag in shared)
 
@@ -26,19 +26,19 @@ DEVICES = (
         "strategy", STRATEGIES, "split",
         "split: batches are prepared on the data device while the model device trains. one_device "
         "and mirrored: TensorFlow's own strategies on the model device, the same code and numbers.",
-        when="one_device where the profile says that a second device saves nothing.",
+        when="one_device if the profile says that a second device saves nothing.",
     ),
     *_device_flags(),
     Flag(
         "slots", "text", "4",
         "The most batches that may exist beyond the host; auto chooses anew in every epoch.",
-        when="5 to 8, or auto, where step times vary; 2 or 3 where memory is short.",
+        when="5 to 8, or auto, if step times vary; 2 or 3 if memory is short.",
         unit="N|auto",
     ),
     Flag(
         "warm_up", "switch", False,
         "Fill the slots before the first step.",
-        when="To leave the filling out of measured times.",
+        when="To keep the filling out of measured times.",
     ),
 )
 
@@ -51,7 +51,7 @@ RUN = (
     ),
     Flag(
         "log_steps", "whole", TrainConfig.log_steps,
-        "Steps between two figures of the losses.",
+        "Steps between two records of the losses.",
         sets="train.log_steps", unit="STEPS",
     ),
     Flag(
@@ -62,26 +62,26 @@ RUN = (
     ),
     Flag(
         "evaluation_clips", "whole", TrainConfig.evaluation_clips,
-        "Held-out clips that an evaluation looks at.",
-        when="More where the held-out loss jumps from one evaluation to the next.",
+        "The number of held-out clips in an evaluation.",
+        when="More if the held-out loss jumps from one evaluation to the next.",
         sets="train.evaluation_clips", unit="CLIPS",
     ),
     Flag(
         "sample_steps", "whole", TrainConfig.sample_steps,
         "Steps between two sets of samples: pictures of mels, spoken sentences.",
-        when="Fewer to listen more often; each set takes some seconds.",
+        when="Fewer to listen more often; each set takes a few seconds.",
         sets="train.sample_steps", unit="STEPS",
     ),
     Flag(
         "checkpoint_steps", "whole", TrainConfig.checkpoint_steps,
         "Steps between two checkpoints.",
-        when="Fewer where the machine may be taken away.",
+        when="Fewer if the machine may be taken away.",
         sets="train.checkpoint_steps", unit="STEPS",
     ),
     Flag(
         "keep_checkpoints", "whole", TrainConfig.keep_checkpoints,
-        "Checkpoints that are kept, beside the best one.",
-        when="1 where the disk is small.",
+        "How many checkpoints to keep besides the best one.",
+        when="1 if the disk is small.",
         sets="train.keep_checkpoints",
     ),
 )
@@ -94,13 +94,13 @@ INSTEAD = (
     ),
     Flag(
         "profile", "switch", False,
-        "Measure each stage of the pipeline on this very job, with advice, and stop.",
+        "Measure each part of this job's pipeline, give advice, and stop.",
         when="When training is slower than it should be.",
     ),
     Flag(
         "profile_steps", "whole", 20,
         "Repetitions of each measurement of --profile.",
-        when="More where figures vary.",
+        when="More if figures vary.",
         unit="STEPS",
         least=2,
     ),

@@ -1,11 +1,11 @@
-"""The spellings of older scripts: dashes, and names that have another one now.
+"""The spellings of older scripts: dashes, and names that have changed.
 
-Dashes stand for underscores in every flag. What is more than that is in the tables below.
+Dashes stand for underscores in every flag. The tables below have the names that changed.
 """
 
 from collections.abc import Sequence
 
-# older name: the flag that it is now
+# older name: today's flag
 RENAMED = {
     "buffer_size": "host_prefetch",
     "prefetch_buffer_size": "host_prefetch",
@@ -17,16 +17,16 @@ RENAMED = {
 }
 SWITCHES = ("enable_static_shapes", "pad_to_fixed_length", "enable_memory_isolation")
 WITH_VALUE = ("model_start_delay", *(name for name in RENAMED if name not in SWITCHES))
-# What --enable-memory-isolation meant where no limits were given, in MB.
+# What --enable-memory-isolation meant without limits, in MB.
 ISOLATION_MB = {"data_gpu_memory_mb": 8192, "model_gpu_memory_mb": 16384}
 
-Argument = tuple[str, str | None]  # name and value; None: a switch that stands alone
+Argument = tuple[str, str | None]  # name and value; None: a switch without a value
 
 
 def translate(typed: Sequence[Argument]) -> tuple[list[Argument], list[str], list[str]]:
     """The arguments in today's spelling, what was changed ("--lr is --lr"), and mistakes.
 
-    `typed` are names without the leading dashes of `--`, as they were typed.
+    `typed` are the names as they were typed, without the leading dashes.
     """
     now: list[Argument] = []
     changes: list[str] = []

@@ -20,10 +20,10 @@ class Flag:
     Attributes:
       kind: "text", "whole" or "number", "switch", "list", "pair" (of numbers), "GPUs", "shares", or
         the choices.
-      sets: the field it fills, such as "batches.buckets"; "" where the command itself reads it.
-      unit: what stands for the value in the help, such as "SECONDS".
-      default: None where it is chosen; `chosen` then says how.
-      least: the smallest value, for what no settings class checks.
+      sets: the field it fills, such as "batches.buckets"; "" if the command reads the flag itself.
+      unit: the placeholder for the value in the help, such as "SECONDS".
+      default: None if a value is chosen at run time; `chosen` then says how.
+      least: the smallest value, if no settings class checks it.
     """
 
     name: str
@@ -89,7 +89,7 @@ PARSERS = {"pair": PairParser, "GPUs": command.GpusParser, "shares": command.Sha
 
 
 def define(groups: dict[str, Iterable[Flag]], values: flags.FlagValues) -> None:
-    """Registers the flags, but for those that are there already (the shared device flags)."""
+    """Registers the flags, except the shared device flags, which are there already."""
     for group in groups.values():
         for flag in group:
             if flag.name not in values:

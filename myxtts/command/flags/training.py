@@ -1,4 +1,4 @@
-"""Flags of the networks and of their training; every stage there is has its own."""
+"""Flags of the networks and of their training, with those of every registered stage."""
 
 from myxtts.command.flags.table import Flag
 from myxtts.model.config import SIZES
@@ -18,26 +18,26 @@ MODEL = (
         "init_from", "text", None,
         "Start from these weights: a directory with a published XTTS v2, a run, or a checkpoint "
         "of one.",
-        when="To fine-tune. Corpus, steps and all else are the new run's own.",
+        when="To fine-tune. Corpus, steps and everything else are the new run's own.",
         unit="DIR", chosen="weights are random",
     ),
     Flag(
         "model_size", tuple(SIZES), "tiny",
-        "Size of all networks.",
-        when="tiny for CPUs, small from 6 GB of GPU memory, normal from 12, big from 24; see the "
-        "table in the README.",
+        "The size of all networks.",
+        when="tiny for CPUs, small from 6 GB of GPU memory, normal from 12, big from 24; "
+        "docs/voice.md has a table.",
     ),
     Flag(
         "model_config", "text", None,
-        "A JSON file of the networks' sizes, in the place of --model_size.",
+        "A JSON file with the networks' sizes, instead of --model_size.",
         when="Start from the \"model\" part of a run's config.json.",
         unit="FILE", chosen="none",
     ),
     Flag(
         "dropout", "number", None,
         "Dropout in the GPT and its conditioning.",
-        when="Raise it where the held-out loss rises while the training loss falls.",
-        sets="model_gpt.dropout", unit="SHARE", chosen="that of the size: 0 for tiny, else 0.1",
+        when="Raise it if the held-out loss rises while the training loss falls.",
+        sets="model_gpt.dropout", unit="SHARE", chosen="by size: 0 for tiny, else 0.1",
     ),
 )
 
@@ -45,7 +45,7 @@ FINE_TUNING = (
     Flag(
         "trainable", ("all", "adapters"), "all",
         "all: every weight of GPT and conditioning. adapters: low-rank changes of their matrices.",
-        when="adapters where memory is short or there are only minutes of speech.",
+        when="adapters if memory is short or there are only minutes of speech.",
     ),
     Flag(
         "adapter_rank", "whole", 16,
@@ -55,8 +55,8 @@ FINE_TUNING = (
     ),
     Flag(
         "recompute", "switch", TrainConfig.recompute,
-        "Make the tensors inside the GPT's layers again for the backward pass.",
-        when="Where memory is short: a step takes a third longer.",
+        "Recompute the tensors inside the GPT's layers in the backward pass.",
+        when="If memory is short; a step takes a third longer.",
         sets="train.recompute",
     ),
     Flag(
@@ -67,49 +67,49 @@ FINE_TUNING = (
     ),
     Flag(
         "add_language_tokens", "whole", TOKENS,
-        "At most how many tokens --add_language learns.",
-        when="2,000 is what others found best of 2,000 to 5,000.",
+        "The most tokens that --add_language may learn.",
+        when="Others found 2,000 best of 2,000 to 5,000.",
         least=0,
     ),
     Flag(
         "shared_merges", "switch", False,
-        "Tokens of --add_language may also be made of letters that old languages have: their texts "
-        "are read otherwise then, how many is said.",
+        "Tokens of --add_language may also consist of letters that other languages use. That "
+        "changes how some texts in those languages are read; a message says how many.",
         when="For a language without letters of its own.",
     ),
     Flag(
         "keep_data", "text", None,
         "A corpus in languages that the model has, and its share of the clips: old_voices:0.2.",
-        when="Against forgetting, mostly with --add_language.",
+        when="To prevent forgetting, mostly with --add_language.",
         unit="DIR:SHARE", chosen="nothing is mixed in",
     ),
     Flag(
         "crop", CROPS, Objective.crop,
-        "Where the voice comes from: a crop of the very clip, as published, or of another one.",
-        when="other_clip where there are several clips of every speaker.",
+        "Where the voice comes from: a crop of the same clip, as published, or of another one.",
+        when="other_clip if there are several clips of every speaker.",
         sets="objective.crop",
     ),
     Flag(
         "left_out", LEFT_OUT, Objective.left_out,
-        "Codes that are no targets because the crop of the same clip gives them away: a stretch of "
-        "a batch's last row, as published; the heard codes of every row; or none.",
+        "Codes that are not targets because the crop of the same clip gives them away: a stretch "
+        "of a batch's last row, as published; the heard codes of every row; or none.",
         sets="objective.left_out",
     ),
     Flag(
         "padding", PADDINGS, Objective.padding,
-        "What the networks hear behind a clip and a crop: silence, as published, or its mirror "
-        "image.",
-        when="mirrored where clips are shorter than 3 s.",
+        "What the networks hear after the end of a clip or crop: silence, as published, or its "
+        "mirror image.",
+        when="mirrored if clips are shorter than 3 s.",
         sets="objective.padding",
     ),
     Flag(
         "stop_targets", "whole", Objective.stop_targets,
-        "How many stops follow the last code as targets; published: 4.",
+        "The number of stop codes after the last code in the targets; published: 4.",
         sets="objective.stop_targets",
     ),
     Flag(
         "text_stop_seen", "switch", Objective.text_stop_seen,
-        "Whether audio sees the text's stop in training, as it does in synthesis; published: no.",
+        "Whether audio sees the stop of the text in training, as in synthesis; published: no.",
         sets="objective.text_stop_seen",
     ),
 )
@@ -120,7 +120,7 @@ def how_long() -> tuple[Flag, ...]:
         Flag(
             "epochs", "whole", None,
             "Passes over the corpus, in every stage.",
-            when="For a corpus of your own; see when the held-out loss stopped falling.",
+            when="For a corpus of your own; see in the report where the held-out loss is lowest.",
             sets="train.epochs",
             chosen="100 with --train_data and no other limit, else none",
         ),
@@ -133,7 +133,7 @@ def how_long() -> tuple[Flag, ...]:
         Flag(
             "max_minutes", "number", None,
             "Time of all stages together; what a stage leaves over goes to the next ones.",
-            when="Set it where the time is given; it can be raised when a run is continued.",
+            when="Set it if time is limited; it can be raised when a run is continued.",
             sets="train.max_minutes", unit="MINUTES",
             chosen="10 without --train_data and other limits, else none",
         ),
@@ -145,14 +145,14 @@ def how_long() -> tuple[Flag, ...]:
         ),
         Flag(
             "stage", ("all", *stage_names()), "all",
-            "Which part to train; one that is done is skipped.",
+            "Which stage to train; one that is done is skipped.",
             when="A single stage needs the ones before it in the same run directory.",
         ),
         *(
             Flag(
                 f"{name}_share", "number", stage.learning.share,
                 f"The {name} stage's share of --max_minutes or --max_steps.",
-                when="Raise it for the part whose samples sound worst.",
+                when="Raise it for the stage whose samples sound worst.",
                 sets=f"{name}.share", unit="SHARE",
             )
             for name, stage in STAGES.items()
@@ -164,7 +164,7 @@ def optimisation() -> tuple[Flag, ...]:
     return (
         Flag(
             "lr", "number", None,
-            "Peak learning rate of every stage that has none of its own.",
+            "Peak learning rate of every stage without one of its own.",
             when="A tenth for fine-tuning; less where the loss jumps about.",
             sets="stages.learning_rate", unit="RATE",
             chosen=f"{_by_stage('learning_rate')}; less for larger sizes",
@@ -188,14 +188,14 @@ def optimisation() -> tuple[Flag, ...]:
         ),
         Flag(
             "grad_accum", "whole", TrainConfig.grad_accum,
-            "Batches whose gradients are added up before the weights change.",
-            when="Raise it where a smaller --batch_size is needed: their product should stay.",
+            "Batches whose gradients are averaged before the weights change.",
+            when="Raise it if you need a smaller --batch_size: their product should stay the same.",
             sets="train.grad_accum", unit="BATCHES",
         ),
         Flag(
             "schedule", SCHEDULES, None,
             "How the learning rate falls after its warm-up.",
-            when="noam or constant where the end of the run is not known.",
+            when="noam or constant if the end of the run is not known.",
             sets="stages.schedule", chosen=StageConfig.schedule,
         ),
         Flag(
@@ -219,25 +219,25 @@ def optimisation() -> tuple[Flag, ...]:
         Flag(
             "clip_norm", "number", None,
             "Gradients with a larger norm are scaled down to it.",
-            when="Lower where the report shows jumps of the gradient norm.",
+            when="Lower if the report shows jumps of the gradient norm.",
             sets="stages.clip_norm", unit="NORM", chosen=_by_stage("clip_norm"),
         ),
         Flag(
             "ema", "number", None,
-            "Decay of the moving average of the weights, which is what is evaluated; 0 for none.",
+            "Decay of the moving average of the weights, which is used in evaluations; 0 for none.",
             when="Lower for short runs, 0.9999 for long ones.",
             sets="stages.ema", unit="DECAY", chosen=_by_stage("ema"),
         ),
         Flag(
             "tokenizer_frames", "whole", TrainConfig.tokenizer_frames,
             "Mel frames that the tokenizer's stage cuts out of each clip; 86 are a second.",
-            when="Lower it where that stage runs out of memory.",
+            when="Lower it if that stage runs out of memory.",
             sets="train.tokenizer_frames", unit="FRAMES",
         ),
         Flag(
             "speaker_frames", "whole", TrainConfig.speaker_frames,
             "Mel frames from which the speaker encoder learns a voice.",
-            when="Lower it where most clips are shorter.",
+            when="Lower it if most clips are shorter.",
             sets="train.speaker_frames", unit="FRAMES",
         ),
         Flag(
@@ -245,13 +245,13 @@ def optimisation() -> tuple[Flag, ...]:
             "Number format of the networks. auto: bfloat16 on GPUs and processors that multiply "
             "it, float16 with loss scaling on other GPUs, else float32; a run keeps the one it "
             "began with.",
-            when="float32 where you suspect rounding.",
+            when="float32 if you suspect rounding errors.",
             sets="train.precision",
         ),
         Flag(
             "steps_per_call", "whole", TrainConfig.steps_per_call,
             "Steps of one call of the compiled loop.",
-            when="1 to have every step timed apart, more where steps are shorter than 10 ms.",
+            when="1 to time every step separately, more if steps are shorter than 10 ms.",
             sets="train.steps_per_call", unit="STEPS",
         ),
         Flag(
@@ -261,8 +261,8 @@ def optimisation() -> tuple[Flag, ...]:
         ),
         Flag(
             "seed", "whole", TrainConfig.seed,
-            "Seed of everything random.",
-            when="Change it to see how much of a difference is chance.",
+            "Seed of all randomness.",
+            when="Change it to see how much of a difference is due to chance.",
             sets="train.seed",
         ),
         Flag(
