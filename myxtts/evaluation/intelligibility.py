@@ -80,12 +80,12 @@ def intelligibility(
     return [
         Heard(
             name,
-            CharacterError.of(*mistakes[name], recorded),
-            float(
+            error=CharacterError.of(*mistakes[name], recorded),
+            distance=float(
                 np.mean([_distance(voice, *pair) for pair in zip(made, recordings, strict=True)])
             ),
-            sum(map(len, made)) / sum(map(len, recordings)),
-            recogniser.word_error(made, rate, texts)
+            length=sum(map(len, made)) / sum(map(len, recordings)),
+            word_error=recogniser.word_error(made, rate, texts)
             if isinstance(recogniser, OtherRecogniser)
             else None,
         )

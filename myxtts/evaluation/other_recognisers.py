@@ -63,7 +63,13 @@ class OtherRecogniser:
         self, waveforms: Sequence[np.ndarray], sample_rate: int, texts: Sequence[str]
     ) -> tuple[np.ndarray, np.ndarray]:
         """(edits, letters) of each clip, as from `Recogniser.mistakes`."""
-        return self._counted(waveforms, sample_rate, texts, self._jiwer.process_characters, len)
+        return self._counted(
+            waveforms,
+            sample_rate=sample_rate,
+            texts=texts,
+            process=self._jiwer.process_characters,
+            size=len,
+        )
 
     def word_error(
         self, waveforms: Sequence[np.ndarray], sample_rate: int, texts: Sequence[str]
@@ -71,10 +77,10 @@ class OtherRecogniser:
         """The share of words that are misheard."""
         wrong, words = self._counted(
             waveforms,
-            sample_rate,
-            texts,
-            self._jiwer.process_words,
-            lambda text: text.count(" ") + 1,
+            sample_rate=sample_rate,
+            texts=texts,
+            process=self._jiwer.process_words,
+            size=lambda text: text.count(" ") + 1,
         )
         return float(wrong.sum() / words.sum())
 

@@ -34,7 +34,7 @@ class Block(keras.layers.Layer):
         def drop(weights):
             return self.drop_weights(weights, seed=seed, training=training)
 
-        mixed, _ = attend(query, keys, values, bias, drop)
+        mixed, _ = attend(query, keys=keys, values=values, bias=bias, drop=drop)
         x += self.drop_attention(self.out(join_heads(mixed)), seed=seed, training=training)
         x += self.drop_forward(self._forward(x), seed=seed, training=training)
         return x, keys, values

@@ -32,7 +32,11 @@ class HifiGan(keras.Model):
         self.speaker = pointwise(names.below("cond_layer"), sizes.speaker, width)
         self.stages = []
         for i, (rate, kernel) in enumerate(zip(_RATES, _KERNELS, strict=True)):
-            self.stages.append(UpsamplingStage(names, i, width, rate, kernel, sizes.speaker))
+            self.stages.append(
+                UpsamplingStage(
+                    names, number=i, width=width, rate=rate, kernel=kernel, speaker=sizes.speaker
+                )
+            )
             width //= 2
         self.last = Conv1D(names.below("conv_post"), width, 1, 7, bias=False)
         self.built = True

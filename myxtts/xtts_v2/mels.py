@@ -25,7 +25,7 @@ def log_mel(waveform: tf.Tensor, mel_stats: np.ndarray | tf.Tensor, n_fft: int) 
     `mel_stats`. `n_fft` is DVAE_FFT or CONDITIONING_FFT."""
     window = np.hanning(1024 + 1)[:-1]
     filters = _filters(RATE, n_fft, len(mel_stats), "slaney")
-    mel = _power_mel(waveform, filters, n_fft, HOP, window)
+    mel = _power_mel(waveform, filters=filters, n_fft=n_fft, hop=HOP, window=window)
     return tf.math.log(tf.maximum(mel, 1e-5)) / mel_stats
 
 
@@ -34,7 +34,9 @@ def speaker_mel(waveform: tf.Tensor) -> tf.Tensor:
     before any logarithm."""
     before = tf.concat([waveform[:, 1:2], waveform[:, :-1]], 1)
     waveform = waveform - np.float32(SPEAKER_PRE_EMPHASIS) * before
-    return _power_mel(waveform, speaker_filters(), 512, 160, SPEAKER_WINDOW)
+    return _power_mel(
+        waveform, filters=speaker_filters(), n_fft=512, hop=160, window=SPEAKER_WINDOW
+    )
 
 
 @functools.cache

@@ -85,7 +85,9 @@ class Names:
         for place, axis in enumerate(axes):
             sizes[axis] = int(variable.shape[place])
         shape = (*sizes, *[1] * ones)
-        self._entries[self._prefix + name] = _Entry(variable, axes, shape, decays, layer)
+        self._entries[self._prefix + name] = _Entry(
+            variable, axes=axes, shape=shape, decays=decays, layer=layer
+        )
 
     def carry(self, name: str, value: np.ndarray, constant: bool = False) -> None:
         """A tensor that the published file has and no variable holds: `value` is written where no

@@ -124,7 +124,7 @@ def _trace(gpt):
             "count": tf.constant(0),
             "done": tf.constant(False),
         }
-        return _with_code(gpt, state, logits, latent, settings)
+        return _with_code(gpt, state=state, logits=logits, latent=latent, settings=settings)
 
     # What `begin` returns, with the sizes open that its signature leaves open.
     state_spec = spec(begin.get_concrete_function().structured_outputs)
@@ -137,7 +137,7 @@ def _trace(gpt):
         def one(state):
             logits, latent, cache = gpt.next(state["code"], state["cache"])
             state = {**state, "cache": cache}
-            return (_with_code(gpt, state, logits, latent, settings),)
+            return (_with_code(gpt, state=state, logits=logits, latent=latent, settings=settings),)
 
         return tf.while_loop(going, one, (state,), parallel_iterations=1)[0]
 

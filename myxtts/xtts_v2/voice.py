@@ -211,7 +211,9 @@ class PublishedVoice:
         most = self.networks.gpt.max_codes
         first, every = (_FIRST, _EVERY) if streamed else (most, most)
         held, told = [], 0
-        for codes, latents, done in self.codes(ids, cloned, speaking, first, every):
+        for codes, latents, done in self.codes(
+            ids, cloned=cloned, speaking=speaking, first=first, every=every
+        ):
             held.append(latents)
             latents = tf.concat(held, 1)
             if done and speed != 1.0:

@@ -53,7 +53,7 @@ def read_weights(path: str | os.PathLike) -> Weights:
             dvae[name.removeprefix("dvae.")] = value
         else:
             model[name] = value
-    return Weights(path, model, dvae, tuple(ignored), licence)
+    return Weights(path, model=model, dvae=dvae, ignored=tuple(ignored), licence=licence)
 
 
 def read_dvae(path: str | os.PathLike) -> dict[str, np.ndarray]:

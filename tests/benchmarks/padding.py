@@ -41,11 +41,21 @@ def main() -> None:
     for name, samples in corpora:
         same = np.zeros(len(samples), int)
         start = time.perf_counter()
-        plan = BatchPlan(samples, same, same, BatchConfig(BATCH), AudioConfig())
+        plan = BatchPlan(
+            samples,
+            speaker_ids=same,
+            language_ids=same,
+            config=BatchConfig(BATCH),
+            audio=AudioConfig(),
+        )
         bucketed = np.mean([plan.padding_share(epoch) for epoch in range(3)])
         took = (time.perf_counter() - start) / 3
         static = BatchPlan(
-            samples, same, same, BatchConfig(BATCH, static_shapes=True), AudioConfig()
+            samples,
+            speaker_ids=same,
+            language_ids=same,
+            config=BatchConfig(BATCH, static_shapes=True),
+            audio=AudioConfig(),
         )
         order = np.random.default_rng(1).permutation(len(samples))
         rows = samples[order[: len(order) // BATCH * BATCH]].reshape(-1, BATCH)

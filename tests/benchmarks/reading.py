@@ -59,7 +59,11 @@ def measure(root: Path, threads: int) -> None:
     corpus, texts = encode_texts(corpus, vocabulary, 402)
     audio = AudioConfig()
     plan = BatchPlan(
-        corpus.samples, corpus.speaker_ids, corpus.language_ids, BatchConfig(BATCH), audio
+        corpus.samples,
+        speaker_ids=corpus.speaker_ids,
+        language_ids=corpus.language_ids,
+        config=BatchConfig(BATCH),
+        audio=audio,
     )
     dataset = read_batches(corpus, texts, plan, workers=threads, host_prefetch=2).map(
         make_features(FeatureConfig(audio, keep_waveform=False))

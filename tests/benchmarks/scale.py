@@ -97,9 +97,9 @@ def shares(front, step, fixed, steps):
     staged = batches().apply(on_data_device(lambda x: timed(x, front, fixed)))
     results = {}
     strategy = DataModelSplitStrategy("GPU:1", "GPU:0")
-    results["split"] = step_time(strategy, staged, step, steps, fixed)
+    results["split"] = step_time(strategy, dataset=staged, ms=step, steps=steps, fixed=fixed)
     mirrored = tf.distribute.MirroredStrategy(["GPU:0", "GPU:1"])
-    in_step = step_time(mirrored, batches(), front + step, steps, 2 * fixed)
+    in_step = step_time(mirrored, dataset=batches(), ms=front + step, steps=steps, fixed=2 * fixed)
     results["mirrored, front end in the step"] = in_step
     best = max(0.0, (step - front - fixed) / (2 * step))
     for rows in sorted({round(ROWS * best) + more for more in (-1, 0, 1)}):
@@ -108,7 +108,7 @@ def shares(front, step, fixed, steps):
                 ["GPU:1"], ["GPU:0", "GPU:1"], shares=(1 - rows / ROWS, rows / ROWS)
             )
             results[f"shares {ROWS - rows}:{rows}"] = step_time(
-                strategy, staged, step, steps, fixed
+                strategy, dataset=staged, ms=step, steps=steps, fixed=fixed
             )
     for name, (ms, _) in results.items():
         print(f"F={front:g} S={step:g} fixed {fixed:g}: {name:32s} {ms:6.1f} ms", flush=True)
@@ -123,9 +123,21 @@ def main():
     parser.add_argument("--steps", type=int, default=40)
     given = parser.parse_args()
     if given.what == "replicas":
-        whole(given.front or 40, given.step or 90, given.steps, [1], [1, 2, 3, 4])
+        whole(
+            given.front or 40,
+            step=given.step or 90,
+            steps=given.steps,
+            data_counts=[1],
+            replica_counts=[1, 2, 3, 4],
+        )
     elif given.what == "data_devices":
-        whole(given.front or 160, given.step or 60, given.steps, [1, 2], [4])
+        whole(
+            given.front or 160,
+            step=given.step or 60,
+            steps=given.steps,
+            data_counts=[1, 2],
+            replica_counts=[4],
+        )
     else:
         shares(given.front or 20, given.step or 60, given.fixed, given.steps)
 

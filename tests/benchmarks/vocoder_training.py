@@ -25,7 +25,9 @@ _log_mel = make_log_mel(AUDIO)
 
 def recordings(directory: Path, minutes: float, voices: int, seed: int, first_voice: int = 0):
     """Clips of the embedded corpus as (waveform, mel), made where they are not there yet."""
-    settings = embedded.EmbeddedConfig(minutes, voices, ("en",), seed, first_voice)
+    settings = embedded.EmbeddedConfig(
+        minutes, voices=voices, languages=("en",), seed=seed, first_voice=first_voice
+    )
     embedded.make(directory, settings, progress=False)
     clips = []
     for path in sorted((directory / "wavs").glob("*.wav")):

@@ -20,7 +20,13 @@ def batches(spoken_corpus):
     vocabulary = Vocabulary.train(spoken_corpus.texts, languages, TextConfig(vocabulary_size=400))
     corpus, texts = encode_texts(spoken_corpus, vocabulary, 402)
     config = BatchConfig(8, buckets=2, seed=3)
-    plan = BatchPlan(corpus.samples, corpus.speaker_ids, corpus.language_ids, config, AudioConfig())
+    plan = BatchPlan(
+        corpus.samples,
+        speaker_ids=corpus.speaker_ids,
+        language_ids=corpus.language_ids,
+        config=config,
+        audio=AudioConfig(),
+    )
     augment = AugmentConfig(noise_probability=0.5, gain_probability=0.5, mask_probability=0.5)
     features = make_features(FeatureConfig(augment=augment))
 

@@ -34,7 +34,13 @@ def encoded(spoken_corpus, vocabulary):
 def reader(encoded, config=None, **kwargs):
     corpus, texts = encoded
     config = config or BatchConfig(8, buckets=3)
-    plan = BatchPlan(corpus.samples, corpus.speaker_ids, corpus.language_ids, config, AUDIO)
+    plan = BatchPlan(
+        corpus.samples,
+        speaker_ids=corpus.speaker_ids,
+        language_ids=corpus.language_ids,
+        config=config,
+        audio=AUDIO,
+    )
     return plan, read_batches(corpus, texts, plan, **kwargs)
 
 

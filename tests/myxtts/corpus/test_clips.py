@@ -252,5 +252,7 @@ def test_what_is_no_file_is_never_opened(tmp_path):
 
 def test_a_written_wav_has_the_plain_header(tmp_path):
     wav.write_pcm16(tmp_path / "x" / "a.wav", bytes(2000), 22050)
-    assert wav.read_header(tmp_path / "x" / "a.wav") == wav.WavHeader(True, 1, 22050, 44, 2000, 0)
+    assert wav.read_header(tmp_path / "x" / "a.wav") == wav.WavHeader(
+        True, channels=1, sample_rate=22050, data_offset=44, data_bytes=2000, missing_bytes=0
+    )
     assert os.listdir(tmp_path / "x") == ["a.wav"]

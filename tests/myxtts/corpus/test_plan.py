@@ -43,7 +43,11 @@ def test_an_epoch_is_a_pure_function_of_seed_and_epoch():
 def test_the_order_is_the_same_on_every_machine_and_version():
     """These numbers may never change: runs that continue stand on them."""
     plan = BatchPlan(
-        np.arange(1, 41) * 5000, np.arange(40) % 3, np.zeros(40, int), BatchConfig(4), AUDIO
+        np.arange(1, 41) * 5000,
+        speaker_ids=np.arange(40) % 3,
+        language_ids=np.zeros(40, int),
+        config=BatchConfig(4),
+        audio=AUDIO,
     )
     epoch = plan.epoch(2)
     found = (epoch.clips[0], epoch.crop_clips[0], epoch.crop_start[0], epoch.crop_samples[0])
@@ -123,7 +127,9 @@ def test_the_conditioning_crop_is_another_clip_of_the_speaker():
     samples, speakers, languages = corpus(500, speakers=5)
     samples = np.append(samples, 5 * 22050)
     speakers, languages = np.append(speakers, 99), np.append(languages, 0)  # has one clip only
-    plan = BatchPlan(samples, speakers, languages, BatchConfig(3), AUDIO)
+    plan = BatchPlan(
+        samples, speaker_ids=speakers, language_ids=languages, config=BatchConfig(3), audio=AUDIO
+    )
     drawn = collections.Counter()
     for e in range(30):
         epoch = plan.epoch(e)
@@ -144,7 +150,13 @@ def test_the_conditioning_crop_is_another_clip_of_the_speaker():
 
 def test_a_speaker_of_short_clips_lends_a_whole_one():
     samples = np.full(10, 22050)
-    plan = BatchPlan(samples, np.zeros(10, int), np.zeros(10, int), BatchConfig(2), AUDIO)
+    plan = BatchPlan(
+        samples,
+        speaker_ids=np.zeros(10, int),
+        language_ids=np.zeros(10, int),
+        config=BatchConfig(2),
+        audio=AUDIO,
+    )
     epoch = plan.epoch(0)
     assert (epoch.crop_samples == 22050).all() and (epoch.crop_start == 0).all()
     assert (epoch.crop_clips != epoch.clips).all()
@@ -158,7 +170,11 @@ def test_temperature_brings_rare_speakers_and_languages_forward():
 
     def shares(temperature):
         plan = BatchPlan(
-            samples, speakers, languages, BatchConfig(10, temperature=temperature), AUDIO
+            samples,
+            speaker_ids=speakers,
+            language_ids=languages,
+            config=BatchConfig(10, temperature=temperature),
+            audio=AUDIO,
         )
         counts = sum(np.bincount(speakers[plan.epoch(e).clips.reshape(-1)]) for e in range(4))
         return counts / counts.sum()
@@ -179,7 +195,13 @@ def test_temperature_brings_rare_speakers_and_languages_forward():
 def test_clips_of_a_balanced_speaker_take_turns_over_the_epochs():
     speakers = np.repeat([0, 1], [900, 100])
     config = BatchConfig(10, temperature=1e6)
-    plan = BatchPlan(corpus(1000)[0], speakers, np.zeros(1000, int), config, AUDIO)
+    plan = BatchPlan(
+        corpus(1000)[0],
+        speaker_ids=speakers,
+        language_ids=np.zeros(1000, int),
+        config=config,
+        audio=AUDIO,
+    )
     seen = np.zeros(1000, int)
     for e in range(9):
         seen += np.bincount(plan.epoch(e).clips.reshape(-1), minlength=1000)
