@@ -16,6 +16,7 @@ import numpy as np
 
 from myxtts.config import PrepareConfig, from_json
 from myxtts.corpus import wav
+from myxtts.corpus.bad_clip import BadClip
 from myxtts.corpus.formats import AUDIO_EXTENSIONS
 from myxtts.corpus.workers import serve
 
@@ -23,14 +24,6 @@ from myxtts.corpus.workers import serve
 _VERSION = 1
 # The highest 16-bit sample is 32767/32768; anything at it or above was cut off there.
 _FULL_SCALE = 32767 / 32768
-
-
-class BadClip(Exception):
-    """Raised for a clip that must not be trained on: BadClip("silent", "peak -75.1 dBFS")."""
-
-    def __init__(self, reason: str, detail: str = ""):
-        super().__init__(reason, detail)
-        self.reason, self.detail = reason, detail
 
 
 @dataclasses.dataclass(frozen=True)

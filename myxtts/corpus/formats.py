@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from myxtts import UserError
+from myxtts.corpus.bad_clip import BadClip
 from myxtts.corpus.tables import metadata_file, read_table
 
 # Extensions that libsndfile decodes and speech corpora use.
@@ -33,7 +34,7 @@ class Row:
     text: str
     speaker: str = ""
     language: str = ""
-    problem: str = ""
+    problem: BadClip | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,17 +94,19 @@ def _folders(root: Path) -> list[str]:
     return sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
 
 
-def _text_beside(root: Path, name: str) -> tuple[str, str]:
-    """(text, problem) of a transcript file."""
-    path = root / name
-    try:
-        if not path.resolve().is_relative_to(root.resolve()):
-            return "", f"path escapes the corpus: {name} leads out of it"
-        return path.read_text(encoding="utf-8-sig").strip(), ""
-    except FileNotFoundError:
-        return "", f"text missing: no {path.name}"
-    except UnicodeDecodeError:
-        return "", f"text missing: {path.name} is not UTF-8"
+def _text_beside(root: Path, *names: str) -> tuple[str, BadClip | None]:
+    """(text, problem) of a transcript: of the first of these files that exists."""
+    for name in names:
+        path = root / name
+        try:
+            if not path.resolve().is_relative_to(root.resolve()):
+                return "", BadClip("path escapes the corpus", f"{name} leads out of it")
+            return path.read_text(encoding="utf-8-sig").strip(), None
+        except FileNotFoundError:
+            continue
+        except UnicodeDecodeError:
+            return "", BadClip("text missing", f"{path.name} is not UTF-8")
+    return "", BadClip("text missing", f"no {Path(names[0]).name}")
 
 
 # Formats recognised by their folders come first, because a Common Voice or LibriTTS download may
@@ -201,9 +204,9 @@ def read_libritts(root: Path, options: ReadOptions) -> Iterator[Row]:
             stem, extension = os.path.splitext(name)
             if extension.lower() not in AUDIO_EXTENSIONS:
                 continue
-            text, problem = _text_beside(root, f"{chapter}/{stem}.normalized.txt")
-            if problem.startswith("text missing: no "):
-                text, problem = _text_beside(root, f"{chapter}/{stem}.original.txt")
+            text, problem = _text_beside(
+                root, f"{chapter}/{stem}.normalized.txt", f"{chapter}/{stem}.original.txt"
+            )
             yield Row(
                 stem,
                 path=f"{chapter}/{name}",

@@ -12,7 +12,8 @@ from tqdm import tqdm
 from myxtts import UserError
 from myxtts.config import PrepareConfig, to_json, write_whole
 from myxtts.corpus import clips, manifest
-from myxtts.corpus.clips import BadClip, Clip
+from myxtts.corpus.bad_clip import BadClip
+from myxtts.corpus.clips import Clip
 from myxtts.corpus.formats import CorpusFormat, ReadOptions, Row, choose_format
 from myxtts.corpus.ledger import Ledger
 from myxtts.corpus.summary import Summary
@@ -184,8 +185,7 @@ def _outcomes(
 def _check_row(row: Row, root: Path, ledger: Ledger) -> None:
     clips.check_path(root, row.path)
     if row.problem:
-        reason, _, detail = row.problem.partition(": ")
-        raise BadClip(reason, detail)
+        raise row.problem
     if not ledger.first_time(row.id or row.path, row.path):
         raise BadClip("duplicate id", f"{row.id} stands for an earlier clip")
     if not any(c.isalnum() for c in row.text):

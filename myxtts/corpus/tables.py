@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from myxtts import UserError
+from myxtts.corpus.bad_clip import BadClip
 
 _METADATA_NAMES = (
     "metadata.csv",
@@ -41,7 +42,7 @@ def metadata_file(root: Path, name: str | None = None) -> Path | None:
 
 def read_table(
     path: Path, delimiter: str | None = None, header: bool | None = None
-) -> Iterator[tuple[dict[str, str], str]]:
+) -> Iterator[tuple[dict[str, str], BadClip | None]]:
     """Yields (cells by column, problem) for each line of a table with or without a header.
 
     Without a header the columns are "0", "1", ... The file is read line by line; a line that is not
@@ -54,12 +55,12 @@ def read_table(
         raise UserError(f"the metadata file {path} cannot be read: {error.strerror}") from None
     with file:
         for number, raw in enumerate(file, 1):
-            problem = ""
+            problem = None
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError:
                 line = raw.decode("utf-8", errors="replace").rstrip("\r\n")
-                problem = f"text missing: line {number} of {path.name} is not UTF-8"
+                problem = BadClip("text missing", f"line {number} of {path.name} is not UTF-8")
             if not line.strip():
                 continue
             if delimiter is None:

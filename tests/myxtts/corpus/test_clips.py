@@ -9,7 +9,8 @@ import soundfile
 
 from myxtts.config import PrepareConfig
 from myxtts.corpus import clips, wav
-from myxtts.corpus.clips import BadClip, check_path, prepare_clip
+from myxtts.corpus.bad_clip import BadClip
+from myxtts.corpus.clips import check_path, prepare_clip
 
 SETTINGS = PrepareConfig()
 

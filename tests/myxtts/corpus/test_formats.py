@@ -70,7 +70,7 @@ def test_vctk_takes_the_first_microphone_and_the_speaker_from_the_folder(tmp_pat
         "p225_001", f"{folder}/p225_001_mic1.flac", "Please call Stella.", "p225", "en"
     )
     assert [row.path for row in rows[1:]] == [f"{folder}/p225_002_mic1.flac"]
-    assert rows[1].problem == "text missing: no p225_002.txt"
+    assert rows[1].problem.args == ("text missing", "no p225_002.txt")
 
 
 def test_libritts_is_found_with_and_without_its_subset_folders(tmp_path):
@@ -97,8 +97,8 @@ def test_common_voice_reads_the_table_asked_for(tmp_path):
 def test_a_line_that_is_not_utf8_is_kept_with_its_problem(tmp_path):
     put(tmp_path / "metadata.csv", b"a|Caf\xe9|Caf\xe9\nb|Good|Good\n")
     _, rows = read(tmp_path)
-    assert rows[0].problem == "text missing: line 1 of metadata.csv is not UTF-8"
-    assert rows[1].problem == "" and rows[1].text == "Good"
+    assert rows[0].problem.args == ("text missing", "line 1 of metadata.csv is not UTF-8")
+    assert rows[1].problem is None and rows[1].text == "Good"
 
 
 def test_a_new_format_is_a_few_lines(tmp_path, monkeypatch):
