@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from myxtts.config import AudioConfig, AugmentConfig, FeatureConfig
+from myxtts.model.whole_batch import drawn
 
 
 def make_features(config: FeatureConfig) -> Callable[[dict], dict]:
@@ -31,14 +32,14 @@ def make_features(config: FeatureConfig) -> Callable[[dict], dict]:
 
     def features(batch: dict) -> dict:
         batch = dict(batch)
-        key = batch["key"][0]
+        key = batch["key"]
         waveform, crop = batch.pop("waveform"), batch.pop("conditioning")
         if config.keep_waveform:
             batch["waveform"] = waveform
         reference_lengths = batch.pop("conditioning_lengths")
         batch.pop("conditioning_starts", None)
         if augment.gain_probability:
-            gain = _gain(key, tf.shape(waveform)[0], augment)
+            gain = _gain(key, augment)
             waveform, crop = _to_float(waveform) * gain, _to_float(crop) * gain
             if config.keep_waveform:
                 batch["waveform"] = _to_int16(waveform)
@@ -158,43 +159,50 @@ _GAIN, _GAIN_WHERE, _NOISE, _NOISE_SNR, _NOISE_WHERE, _MASK_WHERE, _MASKS = rang
 def _seed(key: tf.Tensor, use: int) -> tf.Tensor:
     """Two words for the stateless ops from (seed, epoch, batch): no two batches share theirs
     below 2 ** 20 batches an epoch."""
-    return tf.stack([key[0] + use * 0x3C6EF35F % 2**31, key[1] * (1 << 20) + key[2]])
+    seed, epoch, batch = tf.unstack(key[0, :3])
+    return tf.stack([seed + use * 0x3C6EF35F % 2**31, epoch * (1 << 20) + batch])
 
 
-def _uniform(key, use, shape, low=0.0, high=1.0):
-    return tf.random.stateless_uniform(shape, _seed(key, use), low, high)
+def _uniform(key, use, low=0.0, high=1.0):
+    """A number for each clip, [B, 1]."""
+    seed = _seed(key, use)
+    return drawn(lambda rows: tf.random.stateless_uniform([rows, 1], seed, low, high), key)
 
 
-def _gain(key, clips, augment: AugmentConfig):
-    decibel = _uniform(key, _GAIN, [clips, 1], *augment.gain_db)
-    changed = _uniform(key, _GAIN_WHERE, [clips, 1]) < augment.gain_probability
+def _gain(key, augment: AugmentConfig):
+    decibel = _uniform(key, _GAIN, *augment.gain_db)
+    changed = _uniform(key, _GAIN_WHERE) < augment.gain_probability
     return tf.where(changed, tf.pow(10.0, decibel / 20.0), 1.0)
 
 
 def _with_noise(key, waveform, lengths, augment: AugmentConfig):
-    clips = tf.shape(waveform)[0]
-    there = tf.cast(tf.sequence_mask(lengths, tf.shape(waveform)[1]), tf.float32)
+    samples = tf.shape(waveform)[1]
+    there = tf.cast(tf.sequence_mask(lengths, samples), tf.float32)
     power = tf.reduce_sum(tf.square(waveform), 1, keepdims=True) / tf.cast(
         tf.maximum(lengths, 1)[:, None], tf.float32
     )
-    snr = _uniform(key, _NOISE_SNR, [clips, 1], *augment.noise_snr_db)
+    snr = _uniform(key, _NOISE_SNR, *augment.noise_snr_db)
     level = tf.sqrt(power * tf.pow(10.0, -snr / 10.0))
-    noisy = _uniform(key, _NOISE_WHERE, [clips, 1]) < augment.noise_probability
-    noise = tf.random.stateless_normal(tf.shape(waveform), _seed(key, _NOISE)) * there
+    noisy = _uniform(key, _NOISE_WHERE) < augment.noise_probability
+    seed = _seed(key, _NOISE)
+    noise = drawn(lambda rows: tf.random.stateless_normal([rows, samples], seed), key) * there
     return waveform + tf.where(noisy, level, 0.0) * noise
 
 
 def _masked(key, mel, augment: AugmentConfig, floor: float):
     """SpecAugment: a few stretches of time and bands of mels are silenced."""
     clips, frames, bands = tf.unstack(tf.shape(mel))
-    chosen = _uniform(key, _MASK_WHERE, [clips, 1, 1]) < augment.mask_probability
+    chosen = _uniform(key, _MASK_WHERE)[:, :, None] < augment.mask_probability
     hidden = tf.zeros([clips, 1, 1], tf.bool)
     masks = [(frames, augment.time_mask_frames, 1)] * augment.time_masks
     masks += [(bands, augment.mel_mask_bands, 2)] * augment.mel_masks
     for number, (size, longest, axis) in enumerate(masks):
-        drawn = _uniform(key, _MASKS + number, [2, clips, 1])
-        width = tf.floor(drawn[0] * (longest + 1))
-        start = tf.floor(drawn[1] * (tf.cast(size, tf.float32) - width + 1))
+        seed = _seed(key, _MASKS + number)
+        pair = drawn(
+            lambda rows, seed=seed: tf.random.stateless_uniform([2, rows, 1], seed), key, axis=1
+        )
+        width = tf.floor(pair[0] * (longest + 1))
+        start = tf.floor(pair[1] * (tf.cast(size, tf.float32) - width + 1))
         place = tf.cast(tf.range(size), tf.float32)[None]
         inside = (place >= start) & (place < start + width)
         hidden |= tf.expand_dims(inside, 3 - axis)

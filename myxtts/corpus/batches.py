@@ -17,8 +17,9 @@ samples that of the longest crop:
     conditioning_lengths  int32 [B]
     conditioning_starts   int32 [B]      where in its clip the crop begins
     clip                  int32 [B]      index into the corpus
-    key                   int32 [B, 3]   (seed, epoch, batch): seeds all randomness, and is
-                                         the position to save after training on the batch
+    key                   int32 [B, 4]   (seed, epoch, batch, row): seeds all randomness, is the
+                                         position to save after training on the batch, and says
+                                         which row of it this is
 """
 
 import os
@@ -33,7 +34,7 @@ from myxtts.corpus.texts import Texts
 from myxtts.corpus.workers import default_workers
 
 # Columns of the plan's rows as they travel through tf.data.
-_CLIP, _CROP_CLIP, _CROP_START, _CROP_SAMPLES, _BUCKET, _EPOCH, _BATCH = range(7)
+_CLIP, _CROP_CLIP, _CROP_START, _CROP_SAMPLES, _BUCKET, _EPOCH, _BATCH, _ROW = range(8)
 
 
 def read_batches(
@@ -55,7 +56,7 @@ def read_batches(
     read = _clip_reader(corpus, texts=texts, plan=plan, samples_of=samples_of, tokens_of=tokens_of)
     rows = tf.data.Dataset.from_generator(
         lambda: _rows(plan, epoch, batch, epochs),
-        output_signature=tf.TensorSpec([None, 7], tf.int32),
+        output_signature=tf.TensorSpec([None, 8], tf.int32),
     )
     rows = rows.prefetch(1)  # the next epoch's plan is made while this one is read
 
@@ -102,10 +103,11 @@ def _rows(plan: BatchPlan, epoch: int, batch: int, epochs: int | None) -> Iterat
                 np.repeat(this.bucket[:, None], size, 1),
                 np.full(this.clips.shape, number),
                 np.repeat(np.arange(len(this))[:, None], size, 1),
+                np.repeat(np.arange(size)[None], len(this), 0),
             ],
             axis=-1,
         )
-        rows = rows[batch if number == epoch else 0 :].reshape(-1, 7)
+        rows = rows[batch if number == epoch else 0 :].reshape(-1, 8)
         yield rows[rows[:, _CLIP] >= 0].astype(np.int32)
         number += 1
 
@@ -170,7 +172,7 @@ def _clip_reader(corpus: Corpus, texts: Texts, plan: BatchPlan, samples_of, toke
             "conditioning_lengths": row[_CROP_SAMPLES],
             "conditioning_starts": row[_CROP_START],
             "clip": clip,
-            "key": tf.stack([seed, row[_EPOCH], row[_BATCH]]),
+            "key": tf.stack([seed, row[_EPOCH], row[_BATCH], row[_ROW]]),
         }
 
     return read

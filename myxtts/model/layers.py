@@ -12,6 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from myxtts.model import whole_batch
+
 _NEVER = -1e9  # added to a score in float32
 # Log power mels of the embedded corpus, all bands together, measured: -5.8 and 3.7.
 _MEL_MEAN, _MEL_DEVIATION = -6.0, 4.0
@@ -44,9 +46,9 @@ def mask_of(lengths: tf.Tensor, size: tf.Tensor | int) -> tf.Tensor:
 
 
 def masked_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """The mean of `values` where `mask` is 1, in float32."""
+    """The mean of `values` where `mask` is 1, in float32, over the whole batch (`whole_batch`)."""
     values = tf.cast(values, tf.float32)
-    return tf.reduce_sum(values * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
+    return whole_batch.ratio(tf.reduce_sum(values * mask), tf.reduce_sum(mask))
 
 
 def attention_bias(there: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras import Model, layers
 
 from myxtts.model.config import SpeakerConfig
+from myxtts.model.whole_batch import gathered
 
 _TEMPERATURE = 0.1
 
@@ -71,7 +72,11 @@ class SpeakerEncoder(Model):
 def speaker_loss(vectors_a: tf.Tensor, vectors_b: tf.Tensor, speaker_ids: tf.Tensor) -> tf.Tensor:
     """Supervised contrastive loss between the clips of a batch (a) and their conditioning crops
     (b): every clip should find the crops of its own voice. 0 where the batch has one voice.
+
+    Of the whole batch: clips are told apart from those of other replicas too (`whole_batch`).
     """
+    vectors_a, vectors_b = gathered(vectors_a), gathered(vectors_b)
+    speaker_ids = gathered(speaker_ids)
     logits = tf.matmul(vectors_a, vectors_b, transpose_b=True) / _TEMPERATURE
     same = tf.cast(speaker_ids[:, None] == speaker_ids[None], tf.float32)
 

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from myxtts.config import AudioConfig
+from myxtts.model import whole_batch
 from myxtts.model.config import TokenizerConfig
 from myxtts.model.layers import log_mel_of, mask_of, masked_mean, normal, normalised, salted
 
@@ -124,7 +125,7 @@ class Codebook(keras.layers.Layer):
                 dtype=dtype,
                 trainable=False,
                 autocast=False,
-                aggregation="mean",
+                aggregation="only_first_replica",  # all have the same
             )
 
         codes, size = config.codes, config.code_size
@@ -152,25 +153,28 @@ class Codebook(keras.layers.Layer):
         """The perplexity of the codes: as many equally frequent codes would have the same
         entropy."""
         used = tf.one_hot(codes, self.config.codes) * there[:, :, None]
-        share = tf.reduce_sum(used, [0, 1]) / tf.maximum(tf.reduce_sum(there), 1.0)
+        used = whole_batch.total(tf.reduce_sum(used, [0, 1]))
+        share = used / tf.maximum(whole_batch.total(tf.reduce_sum(there)), 1.0)
         return tf.exp(-tf.reduce_sum(share * tf.math.log(share + 1e-10)))
 
     def follow(self, vectors, codes, there, seed) -> None:
-        """One step of the moving averages; unused codes are placed anew."""
+        """One step of the moving averages, of the whole batch; unused codes are placed anew."""
         config = self.config
         flat = tf.reshape(vectors, [-1, config.code_size])
         real = tf.reshape(there, [-1])
         # A step with non-finite numbers is skipped by the trainer; the codebook must survive it.
-        sane = tf.reduce_all(tf.math.is_finite(flat))
+        spoilt = tf.cast(tf.reduce_all(tf.math.is_finite(flat)), tf.float32) - 1.0
+        sane = whole_batch.total(spoilt) == 0.0
         flat = tf.where(sane, flat, tf.zeros_like(flat))
         used = tf.one_hot(tf.reshape(codes, [-1]), config.codes) * real[:, None]
         decay = config.decay
-        hits = tf.reduce_sum(used, 0)
+        hits = whole_batch.total(tf.reduce_sum(used, 0))
         counts = decay * self.counts + (1 - decay) * hits
-        sums = decay * self.sums + (1 - decay) * tf.matmul(used, flat, transpose_a=True)
+        of_code = whole_batch.total(tf.matmul(used, flat, transpose_a=True))
+        sums = decay * self.sums + (1 - decay) * of_code
         unused = tf.where(hits > 0, 0.0, self.unused + 1.0)
         dead = unused >= config.revive_after
-        placed = self._drawn(flat, real, seed)
+        placed = self._drawn(whole_batch.gathered(flat), whole_batch.gathered(real), seed)
         # A new code gets the weight of a moderately used one, so that the first vectors assigned
         # to it move it.
         counts = tf.where(dead, tf.ones_like(counts) * (1 - decay), counts)

@@ -9,13 +9,14 @@
     total = parts["loss"] + adversarial_loss(scores) + 2 * feature_loss(real_features, features)
     critics = discriminator_loss(real_scores, scores)     # of `made` without its gradient
 
-Waveforms are float32 [B, T] and of one length.
+Waveforms are float32 [B, T] and of one length. Losses are those of the whole batch (`whole_batch`).
 """
 
 import tensorflow as tf
 
 from myxtts.config import AudioConfig
 from myxtts.features import mel_filters
+from myxtts.model.whole_batch import means, total
 
 RESOLUTIONS = ((512, 128), (1024, 256), (2048, 512))
 
@@ -29,18 +30,22 @@ class ReconstructionLoss:
 
     def __call__(self, recorded: tf.Tensor, made: tf.Tensor) -> dict[str, tf.Tensor]:
         both = tf.concat([recorded, made], 0)
-        mel, convergence, magnitude = 0.0, 0.0, 0.0
+        apart, norms, mel = [], [], 0.0
         for n_fft, hop in RESOLUTIONS:
             power = _power(both, n_fft, hop)
             real, fake = tf.split(tf.sqrt(power + 1e-7), 2)
-            magnitude += tf.reduce_mean(tf.abs(tf.math.log(real + 1e-3) - tf.math.log(fake + 1e-3)))
-            convergence += tf.norm(real - fake) / (tf.norm(real) + 1e-3)
+            apart.append(tf.abs(tf.math.log(real + 1e-3) - tf.math.log(fake + 1e-3)))
+            norms += [tf.reduce_sum(tf.square(real - fake)), tf.reduce_sum(tf.square(real))]
             if n_fft == self.audio.n_fft:
                 mel = mel_distance(*tf.split(self._log_mel(power), 2))
+        norms = tf.unstack(tf.sqrt(total(tf.stack(norms))))
+        convergence = [
+            far / (loud + 1e-3) for far, loud in zip(norms[::2], norms[1::2], strict=True)
+        ]
         parts = {
             "mel": mel,
-            "magnitude": magnitude / len(RESOLUTIONS),
-            "convergence": convergence / len(RESOLUTIONS),
+            "magnitude": tf.add_n(means(apart)) / len(RESOLUTIONS),
+            "convergence": tf.add_n(convergence) / len(RESOLUTIONS),
         }
         parts["loss"] = 3.0 * parts["mel"] + parts["magnitude"] + parts["convergence"]
         return parts
@@ -53,21 +58,18 @@ class ReconstructionLoss:
 
 def mel_distance(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     """The mean absolute difference of log-mels, the measure by which vocoders are compared."""
-    return tf.reduce_mean(tf.abs(one - other))
+    return means([tf.abs(one - other)])[0]
 
 
 def adversarial_loss(scores: list[tf.Tensor]) -> tf.Tensor:
     """The vocoder's hinge loss on the scores of its waveforms, per discriminator."""
-    return tf.add_n([tf.reduce_mean(tf.nn.relu(1 - s)) for s in scores]) / len(scores)
+    return tf.add_n(means([tf.nn.relu(1 - s) for s in scores])) / len(scores)
 
 
 def discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tensor:
     """The discriminators' hinge loss, per discriminator."""
-    parts = [
-        tf.reduce_mean(tf.nn.relu(1 - r)) + tf.reduce_mean(tf.nn.relu(1 + m))
-        for r, m in zip(real, made, strict=True)
-    ]
-    return tf.add_n(parts) / len(parts)
+    parts = means([tf.nn.relu(1 - r) for r in real] + [tf.nn.relu(1 + m) for m in made])
+    return tf.add_n(parts) / len(real)
 
 
 def feature_loss(real: list[list[tf.Tensor]], made: list[list[tf.Tensor]]) -> tf.Tensor:
@@ -77,7 +79,7 @@ def feature_loss(real: list[list[tf.Tensor]], made: list[list[tf.Tensor]]) -> tf
         for rs, ms in zip(real, made, strict=True)
         for r, m in zip(rs, ms, strict=True)
     ]
-    return tf.add_n([tf.reduce_mean(tf.abs(r - m)) for r, m in pairs]) / len(pairs)
+    return tf.add_n(means([tf.abs(r - m) for r, m in pairs])) / len(pairs)
 
 
 def _power(waveform, n_fft, hop):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from myxtts.model import whole_batch
 from myxtts.model.layers import seed_of
 from myxtts.training.config import TrainConfig
 from myxtts.training.optimizer import Learner
@@ -12,6 +13,7 @@ from myxtts.training.precision import LossScale
 from myxtts.training.stages import Stage
 
 _FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
+_USUAL = tf.VariableSynchronization.AUTO
 # Columns before the stage's own figures; (epoch, batch) is the last batch of the step.
 COLUMNS = ("counts", "learning_rate", "wait_seconds", "epoch", "batch")
 
@@ -21,6 +23,10 @@ class Loop:
 
     Make it in the strategy's scope. What is kept of the last `log_steps` steps is in `records`,
     one row each; reading it waits for the device.
+
+    With several replicas each has a part of every batch. Stages compute the loss of the whole batch
+    (`model.whole_batch`), and replicas take the mean of their gradients. So records, norms,
+    averages and states are the same on all, and a step that is left out is left out by all.
     """
 
     def __init__(
@@ -34,8 +40,10 @@ class Loop:
         self._records = _state(tf.zeros([config.log_steps, len(self.columns)], tf.float64))
         self._held_out = _state(tf.zeros([len(stage.held_out) + 1], tf.float64))
         if config.grad_accum > 1:
+            # Of each replica's own rows: they are added up over replicas once a step.
+            own = tf.VariableSynchronization.ON_READ if self._several else _USUAL
             self._sums = {
-                name: [_state(tf.zeros(v.shape)) for v in learner.variables]
+                name: [_state(tf.zeros(v.shape), synchronization=own) for v in learner.variables]
                 for name, learner in stage.learners.items()
             }
             self._figures = _state(tf.zeros([len(stage.parts)]))
@@ -124,9 +132,14 @@ class Loop:
                 batch, more = self._next(iterator)
                 self.strategy.run(self._step, args=(batch, waited + more, phase))
 
+    @property
+    def _several(self) -> bool:
+        return self.strategy.num_replicas_in_sync > 1
+
     def _gradients(self, batch, phase):
         """`(scaled gradients, figures, norms, sane)` of one batch, gradients and norms by learner.
-        Where it is not sane, states are as they were."""
+        Where it is not sane, states are as they were. Of several replicas gradients and norms are
+        of this one's rows, the others of all."""
         before = [tf.identity(state) for state in self._states]
         with tf.GradientTape(persistent=True) as tape:
             losses, figures = self.stage.losses(batch, seed_of(batch["key"]), phase)
@@ -138,6 +151,11 @@ class Loop:
         figures = tf.stack([tf.cast(figures.get(n, zero), tf.float32) for n in self.stage.parts])
         norms = [tf.linalg.global_norm(found) for found in gradients.values()]
         sane = tf.reduce_all(tf.math.is_finite(tf.concat([norms, figures], 0)))
+        if self._several:
+            sane = tf.cast(sane, tf.float32)[None]
+            agreed = whole_batch.total(tf.concat([figures, sane], 0))
+            agreed /= self.strategy.num_replicas_in_sync
+            figures, sane = agreed[:-1], agreed[-1] == 1.0
         for state, value in zip(self._states, before, strict=True):
             state.assign(tf.where(sane, tf.convert_to_tensor(state), value))
         return gradients, figures, dict(zip(gradients, norms, strict=True)), sane
@@ -154,6 +172,9 @@ class Loop:
         gradients, figures, norms, sane = self._gradients(batch, phase)
         if self.config.grad_accum > 1:
             gradients, figures = self._with_sums(gradients, figures)
+        if self._several:
+            gradients = tf.distribute.get_replica_context().all_reduce("MEAN", gradients)
+        if self.config.grad_accum > 1 or self._several:
             norms = {name: tf.linalg.global_norm(found) for name, found in gradients.items()}
             sane = tf.reduce_all(tf.math.is_finite(tf.concat([[*norms.values()], figures], 0)))
         counts = tf.cast(sane, tf.float32)
@@ -205,8 +226,14 @@ class Loop:
         clips = tf.cast(tf.shape(batch["key"])[0], tf.float64)
         figures = self.stage.evaluate(batch)
         row = [tf.cast(figures[name], tf.float64) * clips for name in self.stage.held_out]
-        self._held_out.assign_add(tf.stack([*row, clips]))
+        self._held_out.assign_add(whole_batch.total(tf.stack([*row, clips])))
 
 
-def _state(value, dtype=None) -> tf.Variable:
-    return tf.Variable(value, dtype=dtype, trainable=False, aggregation=_FIRST)
+def _state(value, dtype=None, synchronization=_USUAL) -> tf.Variable:
+    return tf.Variable(
+        value,
+        dtype=dtype,
+        trainable=False,
+        aggregation=_FIRST,
+        synchronization=synchronization,
+    )

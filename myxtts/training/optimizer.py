@@ -1,7 +1,7 @@
 """AdamW with clipping, averages of the weights, and steps that can be left out.
 
-Private Keras is used in `AveragingAdamW.update_step` only, as by Keras's own subclasses:
-`_get_variable_index`, `_momentums`, `_velocities`.
+Private Keras is used in `AveragingAdamW` only: in `update_step`, as by Keras's own subclasses,
+`_get_variable_index`, `_momentums`, `_velocities`; and `_all_reduce_sum_gradients`.
 """
 
 from collections.abc import Sequence
@@ -38,6 +38,8 @@ class AveragingAdamW(keras.optimizers.AdamW):
     `counts` is 1 for a step like any other; with 0 and gradients of zero, everything stays as it
     is, bit for bit.  An average follows its weight by min(ema, t / (9 + t)), so that it is of use
     early on.  Keras's own update takes eight passes over a variable where the kernel takes one.
+
+    With several replicas it is given the gradients of the whole batch, and adds nothing up.
     """
 
     counts = 1.0
@@ -56,6 +58,9 @@ class AveragingAdamW(keras.optimizers.AdamW):
             (self.averages,) = self.add_optimizer_variables(variables, ["average"])
             for average, variable in zip(self.averages, variables, strict=True):
                 average.assign(variable)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        return list(grads_and_vars)
 
     def update_step(self, gradient, variable, learning_rate):
         number = self._get_variable_index(variable)

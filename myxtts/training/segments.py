@@ -2,16 +2,20 @@
 
 import tensorflow as tf
 
+from myxtts.model.layers import salted, seed_of
+from myxtts.model.whole_batch import drawn
+
 
 def random_segment(
-    values: tf.Tensor, lengths: tf.Tensor, size: int, seed: tf.Tensor, padding: float
+    values: tf.Tensor, lengths: tf.Tensor, size: int, key: tf.Tensor, salt: int, padding: float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """`(segments [B, size, ...], their lengths, where they start)`, cut out of `values [B, T, ...]`
-    at places drawn by the seed; a clip that is shorter is padded."""
+    at places drawn by the batch's key and the salt; a clip that is shorter is padded."""
     there = tf.shape(values)[1]
     free = tf.cast(tf.maximum(lengths - size + 1, 1), tf.float32)
-    drawn = tf.random.stateless_uniform(tf.shape(lengths), seed)
-    start = tf.cast(tf.floor(drawn * free), tf.int32)
+    seed = salted(seed_of(key), salt)
+    where = drawn(lambda rows: tf.random.stateless_uniform([rows], seed), key)
+    start = tf.cast(tf.floor(where * free), tf.int32)
     lack = tf.maximum(size - there, 0)
     values = tf.pad(
         values, [[0, 0], [0, lack], *[[0, 0]] * (values.shape.rank - 2)], constant_values=padding

@@ -44,7 +44,7 @@ def batch_of(clips, key=(0, 0, 0), crops=None):
         "conditioning": tf.constant(padded(crops)),
         "conditioning_lengths": tf.constant([len(c) for c in crops], tf.int32),
         "speaker": tf.zeros([len(clips)], tf.int32),
-        "key": tf.constant([key] * len(clips), tf.int32),
+        "key": tf.constant([(*key, row) for row in range(len(clips))], tf.int32),
     }
 
 
@@ -216,7 +216,7 @@ def test_every_op_has_a_gpu_kernel_and_names_no_device():
             "waveform_lengths": tf.TensorSpec([rows], tf.int32),
             "conditioning": tf.TensorSpec([rows, 132352], tf.int16),
             "conditioning_lengths": tf.TensorSpec([rows], tf.int32),
-            "key": tf.TensorSpec([rows, 3], tf.int32),
+            "key": tf.TensorSpec([rows, 4], tf.int32),
         }
         graph = tf.function(features).get_concrete_function(spec).graph
         without = {
@@ -256,6 +256,15 @@ def test_a_device_that_is_not_the_host_gives_the_same_mels(spoken):
     assert "GPU:0" in device["mel"].device
     for name in ("mel", "conditioning_mel"):
         np.testing.assert_allclose(host[name], device[name], atol=1e-4)
+
+
+def test_a_part_of_a_batch_is_given_what_it_has_in_the_whole(spoken):
+    """As on one of several machines, each of which prepares its own rows."""
+    features = make_features(FeatureConfig(augment=EVERYTHING, keep_waveform=True))
+    batch = batch_of(spoken[:4], key=(1, 2, 3))
+    whole, part = features(batch), features({name: value[2:] for name, value in batch.items()})
+    for name, value in part.items():
+        np.testing.assert_array_equal(value, whole[name][2:], name)
 
 
 def test_settings_of_one_kind_of_chance_leave_the_others_alone(spoken):

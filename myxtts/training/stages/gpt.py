@@ -9,6 +9,7 @@ from myxtts.model.conditioning import Conditioning
 from myxtts.model.config import ModelConfig
 from myxtts.model.gpt import Gpt
 from myxtts.model.griffin_lim import griffin_lim
+from myxtts.model.whole_batch import for_this_replica
 from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
 from myxtts.training.stages.base import ClipMemory, Stage
@@ -83,7 +84,7 @@ class GptStage(Stage):
         )
 
     def losses(self, batch, seed, phase):
-        made = self._outputs(batch, seed, True)
+        made = self._outputs(batch, for_this_replica(seed), True)
         return {"gpt": made["loss"]}, {name: made[name] for name in self.parts}
 
     def evaluate(self, batch):

@@ -6,6 +6,7 @@ from types import MappingProxyType
 import tensorflow as tf
 
 from dual_device_strategy import data_scope
+from myxtts.model.whole_batch import for_this_replica
 from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
 from myxtts.training.stages.base import ClipMemory, Stage, float32
@@ -164,7 +165,7 @@ class PublishedGptStage(Stage):
         )
 
     def losses(self, batch, seed, phase):
-        made = self._outputs(batch, seed, True)
+        made = self._outputs(batch, for_this_replica(seed), True)
         return {"gpt": made["loss"]}, {name: made[name] for name in self.parts}
 
     def show(self, exhibits):

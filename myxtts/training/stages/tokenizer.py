@@ -6,7 +6,6 @@ from types import MappingProxyType
 import tensorflow as tf
 
 from myxtts.model.griffin_lim import griffin_lim
-from myxtts.model.layers import salted, seed_of
 from myxtts.model.speaker import SpeakerEncoder, speaker_loss
 from myxtts.model.tokenizer import AudioTokenizer
 from myxtts.training.config import StageConfig
@@ -82,13 +81,17 @@ class TokenizerStage(Stage):
         ]
 
     def front_end(self, batch):
-        seed = seed_of(batch["key"])
         silence = math.log(self.config.model.audio.log_floor)
 
         def cut(name, size, salt):
             lengths = batch[f"{name}_lengths"]
             return random_segment(
-                batch[name], lengths=lengths, size=size, seed=salted(seed, salt), padding=silence
+                batch[name],
+                lengths=lengths,
+                size=size,
+                key=batch["key"],
+                salt=salt,
+                padding=silence,
             )[:2]
 
         mel, mel_lengths = cut("mel", self.config.tokenizer_frames, _MEL)

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from myxtts.model import vocoder_losses
 from myxtts.model.discriminators import Discriminators
-from myxtts.model.layers import salted, seed_of
 from myxtts.model.vocoder import Vocoder
 from myxtts.model.vocoder_comparison import compare_vocoders
 from myxtts.training.config import StageConfig
@@ -101,7 +100,6 @@ class VocoderStage(Stage):
         audio, stride = self.config.model.audio, self.tokenizer.config.stride
         size = self.config.model.vocoder.segment_frames
         around = -(-_AROUND // stride) * stride
-        seed = salted(seed_of(batch["key"]), _SEGMENT)
         # Cut with the surroundings, at a place where the codes of the whole clip begin too.
         silence = math.log(audio.log_floor)
         mel = tf.pad(batch["mel"], [[0, 0], [around, around], [0, 0]], constant_values=silence)
@@ -112,7 +110,8 @@ class VocoderStage(Stage):
             blocks,
             lengths=(batch["mel_lengths"] + 2 * around) // stride,
             size=count,
-            seed=seed,
+            key=batch["key"],
+            salt=_SEGMENT,
             padding=silence,
         )
         pieces = tf.reshape(pieces, [-1, count * stride, audio.n_mels])

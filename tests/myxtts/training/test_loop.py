@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy
+from dual_device_strategy import DataModelSplitStrategy, MirroredDataModelSplitStrategy
+from myxtts.model.whole_batch import total
 from myxtts.training.config import StageConfig, TrainConfig
 from myxtts.training.loop import Loop
 from myxtts.training.optimizer import AveragingAdamW, Learner, scheduled_rate
@@ -24,7 +25,7 @@ class Affine(keras.Model):
         self.kernel = self.add_weight(shape=(1, 1), initializer=keras.initializers.Constant(0.5))
         self.bias = self.add_weight(shape=(1,), initializer="zeros")
         self.seen = self.add_weight(
-            shape=(), initializer="zeros", trainable=False, aggregation="mean"
+            shape=(), initializer="zeros", trainable=False, aggregation="only_first_replica"
         )
         self.built = True
 
@@ -46,7 +47,7 @@ class Line(Stage):
 
     def losses(self, batch, seed, phase):
         seen = self.network.seen
-        seen.assign_add(tf.reduce_sum(batch["x"]))
+        seen.assign_add(total(tf.reduce_sum(batch["x"])))
         loss = tf.reduce_mean(tf.square(self.network(batch["x"]) - 2 * batch["x"] - 1))
         return {"line": loss}, {"loss": loss, "seen": tf.convert_to_tensor(seen)}
 
@@ -54,11 +55,18 @@ class Line(Stage):
         return {"error": tf.reduce_mean(tf.abs(self.network(batch["x"]) - 2 * batch["x"] - 1))}
 
 
-def batches(size=4, bad=(), count=64):
-    """Batch i has the key (0, 0, i); the numbers of those in `bad` are not finite."""
+def batches(size=4, bad=(), count=64, bad_rows=()):
+    """Batch i has the key (0, 0, i); the numbers of those in `bad` are not finite, nor those of
+    the rows in `bad_rows`, counted through all batches."""
 
     def make(i):
         x = tf.random.stateless_uniform([size, 1], [3, tf.cast(i, tf.int32)])
+        rows = i * size + tf.range(size, dtype=tf.int64)[:, None]
+        x = tf.where(
+            tf.reduce_any(rows == tf.constant([[*bad_rows, -1]], tf.int64), 1, True),
+            float("nan"),
+            x,
+        )
         spoilt = tf.reduce_any(tf.constant([*bad, -1], tf.int64) == i)
         key = tf.stack([0, 0, tf.cast(i, tf.int32)])
         return {"x": tf.where(spoilt, float("nan"), x), "key": tf.tile(key[None], [size, 1])}
@@ -116,6 +124,35 @@ def test_every_strategy_gives_the_same_figures_bit_for_bit(kind):
     for one, other in zip(wanted, found, strict=True):
         one.pop("wait_seconds"), other.pop("wait_seconds")
         np.testing.assert_array_equal(list(one.values()), list(other.values()))
+
+
+def several(kind="mirrored"):
+    if kind == "mirrored":
+        return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    return MirroredDataModelSplitStrategy(["CPU:2"], ["CPU:0", "CPU:1"])
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_two_replicas_have_the_figures_of_one(accumulated):
+    """Also where only the second one's rows are not finite: both leave the step out."""
+    only_second = [batch * 4 + 3 for batch in (5, 6)]
+    settings = {"grad_accum": accumulated, "precision": "float16"}
+    one = loop_of(**settings)
+    wanted = trained(one, batches(bad_rows=only_second), [4, 8])
+    two = loop_of(several("split"), **settings)
+    found = trained(two, batches(bad_rows=only_second), [3, 9])
+    assert {record["counts"] for record in wanted} == {0.0, 1.0}
+    for record, other in zip(wanted, found, strict=True):
+        record.pop("wait_seconds"), other.pop("wait_seconds")
+        np.testing.assert_allclose(list(record.values()), list(other.values()), rtol=1e-5)
+    for state, other in zip(state_of(one), state_of(two), strict=True):
+        np.testing.assert_allclose(state, other, rtol=1e-5)
+    held_out = batches(6, count=4)
+    errors = [
+        loop.evaluate(iter(loop.strategy.experimental_distribute_dataset(held_out)), 4)["error"]
+        for loop in (one, two)
+    ]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-5)
 
 
 def test_a_step_that_is_not_finite_changes_nothing_and_is_counted():

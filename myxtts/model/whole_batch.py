@@ -1,0 +1,85 @@
+"""Sums and means over the whole batch, of which each replica has a part.
+
+    one, other = means([errors, others])                # of all elements on all replicas
+    vectors = gathered(vectors)                         # the rows of all replicas, in their order
+
+With one replica, and outside of `strategy.run`, these are the plain functions. With several, each
+replica computes the loss of the whole batch in this way: all have the same loss, the one that a
+single replica would have, and the mean of their gradients is its gradient. A loss that is a plain
+mean over a replica's own rows has that gradient too, as long as replicas have equal numbers of
+rows and rows equal numbers of elements.
+
+All replicas must call the same functions in the same order, and never in a `tf.function` of their
+own inside of `strategy.run`.
+"""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+ROW = 3  # in a batch's key: the number of the row in the whole batch
+
+
+def replicas() -> int:
+    """Among how many the batch is divided."""
+    context = tf.distribute.get_replica_context()
+    return 1 if context is None else context.num_replicas_in_sync
+
+
+def total(x: tf.Tensor) -> tf.Tensor:
+    """The sum of the replicas' tensors; its gradient is right whatever is made of it."""
+    if replicas() == 1:
+        return x
+    return tf.distribute.get_replica_context().all_reduce("SUM", x)
+
+
+def gathered(x: tf.Tensor) -> tf.Tensor:
+    """The rows of all replicas, in the order of the batch; float32."""
+    if replicas() == 1:
+        return x
+    return tf.distribute.get_replica_context().all_gather(tf.cast(x, tf.float32), 0)
+
+
+def means(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """The mean of all elements of each, with one word to the others for them all; see `ratio`."""
+    if replicas() == 1:
+        return [tf.reduce_mean(x) for x in tensors]
+    counts = [tf.cast(tf.size(x), tf.float32) for x in tensors]
+    return tf.unstack(ratio(tf.stack([tf.reduce_sum(x) for x in tensors]), tf.stack(counts)))
+
+
+def ratio(numerator: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """The sum of the replicas' numerators over the sum of their counts, or over 1 if that is less.
+
+    What is made of it must be the same on all replicas, as losses are: then its gradient needs no
+    word from the others.
+    """
+    many = replicas()
+    if many == 1:
+        return numerator / tf.maximum(count, 1.0)
+
+    @tf.custom_gradient
+    def divided(numerator):
+        above, below = tf.unstack(total(tf.stack([numerator, count])))
+        below = tf.maximum(below, 1.0)
+        return above / below, lambda upstream: upstream * many / below
+
+    return divided(numerator)
+
+
+def for_this_replica(seed: tf.Tensor) -> tf.Tensor:
+    """A seed of this replica's own: rows on different replicas must not share their dropout."""
+    if replicas() == 1:
+        return seed
+    number = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return seed + tf.stack([tf.cast(number, tf.int32) * 0x2545F491, 0])
+
+
+def drawn(draw: Callable[[tf.Tensor], tf.Tensor], key: tf.Tensor, axis: int = 0) -> tf.Tensor:
+    """What `draw(rows)` draws for the rows of the whole batch, of these rows only.
+
+    A front end may see a part of a batch, on one of several machines; so each row is given what it
+    would be given among all rows. `key` is the batch's; `axis` is that of the rows.
+    """
+    rows = key[:, ROW]
+    return tf.gather(draw(tf.reduce_max(rows) + 1), rows, axis=axis)

@@ -1,0 +1,99 @@
+"""The processes that train together, one on each machine; usually this one alone.
+
+All make the same steps and the same decisions. The first of them, the chief, writes the run
+directory; the others read it.
+"""
+
+import signal
+import time
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from myxtts import UserError
+from myxtts.model import whole_batch
+from myxtts.training.run_directory import RunDirectory
+
+
+class Workers:
+    """Who trains together under a strategy.
+
+        workers = Workers(strategy)
+        corpus = workers.chief_first(prepare)
+        stop = workers.meet(interruption.signal)    # the same on all, as are clock() and steps
+
+    What is exchanged goes through the strategy's own all-reduce; so all must call the same methods
+    in the same order. When another one is gone, they fail as any step does.
+
+    Attributes:
+      count: how many there are.
+      index: which one this is; 0 is the chief.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self._strategy = strategy
+        resolver = strategy.cluster_resolver
+        jobs = resolver.cluster_spec().as_dict() if resolver is not None else {}
+        chiefs, others = (len(jobs.get(job, ())) for job in ("chief", "worker"))
+        self.count, self.index = max(1, chiefs + others), 0
+        if self.count > 1:
+            self.index = resolver.task_id + (chiefs if resolver.task_type == "worker" else 0)
+        self._now = None
+        self._summed = tf.function(self._sum, reduce_retracing=True)
+
+    @property
+    def chief(self) -> bool:
+        return self.index == 0
+
+    def clock(self) -> float:
+        """Seconds, as `time.perf_counter`; of several workers the chief's at their last meeting, so
+        that what depends on time is the same on all."""
+        return time.perf_counter() if self.count == 1 else self._now
+
+    def meet(self, signalled: str | None = None) -> str | None:
+        """Waits for all, sets the clock, and returns the signal that any of them got."""
+        if self.count == 1:
+            return signalled
+        number = signal.Signals[signalled].value if signalled else 0
+        mine = [0.0] * (self.count + 1)
+        mine[self.index] = float(number)
+        if self.chief:
+            mine[-1] = time.perf_counter()
+        *numbers, self._now = self._exchanged(mine)
+        found = [signal.Signals(round(number)).name for number in numbers if number]
+        return found[0] if found else None
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.count > 1:
+            self._exchanged([0.0])
+
+    def chief_first(self, action: Callable):
+        """What `action` returns on this worker; the others do it when the chief has done it, and
+        find its files."""
+        if not self.chief:
+            self.wait()
+        result = action()
+        if self.chief:
+            self.wait()
+        return result
+
+    def refuse_other_directory(self, run: RunDirectory, step: int) -> None:
+        """Raises `UserError` where the chief found another newest checkpoint than this worker."""
+        if self.count == 1:
+            return
+        theirs = round(self._exchanged([float(step) if self.chief else 0.0])[0])
+        if theirs != step:
+            raise UserError(
+                f"worker {self.index} finds the checkpoint of step {step} in {run.path} and worker "
+                f"0 that of step {theirs}: name a directory that all machines share"
+            )
+
+    def _exchanged(self, values: list[float]) -> list[float]:
+        """The sums over all workers."""
+        return self._summed(tf.constant(values, tf.float64)).numpy().tolist()
+
+    def _sum(self, values):
+        added = self._strategy.run(whole_batch.total, args=(values,))
+        replicas = self._strategy.num_replicas_in_sync // self.count  # of each worker
+        return self._strategy.experimental_local_results(added)[0] / replicas
