@@ -74,17 +74,17 @@ def assert_equal(got, expected):
 
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_every_batch_comes_once_and_as_in_a_run_that_never_stopped(strategy, tmp_path, kind):
-    def make():
-        return staged(strategy, PIPELINES[kind](tmp_path))
-
-    expected = values(make())
-    for consumed in (0, 5, len(expected)):
-        iterator = make()
-        values(iterator, consumed) if consumed else None
-        path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
-        assert_equal(values(iterator), expected[consumed:])  # saving changes nothing
-        restored = make()
-        tf.train.Checkpoint(iterator=restored).read(path).assert_consumed()
+    expected = values(PIPELINES[kind](tmp_path).map(plain))
+    iterator = staged(strategy, PIPELINES[kind](tmp_path))
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    paths = {0: checkpoint.write(str(tmp_path / "start"))}
+    begin = values(iterator, 5)
+    paths[5] = checkpoint.write(str(tmp_path / "middle"))
+    assert_equal(begin + values(iterator), expected)  # saving changes nothing
+    paths[len(expected)] = checkpoint.write(str(tmp_path / "end"))
+    restored = staged(strategy, PIPELINES[kind](tmp_path))
+    for consumed in (5, 0, len(expected)):
+        tf.train.Checkpoint(iterator=restored).read(paths[consumed]).assert_consumed()
         assert_equal(values(restored), expected[consumed:])
 
 
@@ -119,8 +119,10 @@ def test_the_next_epoch_is_shuffled_as_in_a_run_that_never_stopped(strategy, tmp
     assert_equal(values(iterator) + values(dataset), expected)
 
 
-@pytest.mark.parametrize("slots", [2, 3, 4, 8, "auto"])
-@pytest.mark.parametrize("size", [4, 30_000])  # one copy at a time, and two
+# One copy at a time, and two; two slots or three make one copy whatever the size.
+@pytest.mark.parametrize(
+    ("slots", "size"), [(2, 4), (3, 30_000), (4, 4), (4, 30_000), (8, 30_000), ("auto", 30_000)]
+)
 def test_any_number_of_slots_and_full_slots(pair, tmp_path, slots, size):
     strategy = DataModelSplitStrategy(*pair, slots=slots)
 
@@ -177,7 +179,9 @@ def with_generator(strategy):
     return generator, staged(strategy, numbers().batch(3), front_end)
 
 
-@pytest.mark.parametrize("name", ["a_generator", "z_generator"])  # restored before, and after
+@pytest.mark.parametrize(  # restored before the iterator, and after it
+    ("pair", "name"), [("cpu", "z_generator"), ("gpu", "a_generator")], indirect=["pair"]
+)
 def test_a_generator_of_the_front_end_goes_on_as_of_the_batch_consumed(strategy, tmp_path, name):
     expected = values(with_generator(strategy)[1])
     for consumed in (0, 4, len(expected) - 1):

@@ -80,16 +80,20 @@ def run(pair, folder, kill_after=None, save_freq=3, compiled=None, repeated=Fals
 
 
 SETTINGS = {
-    "plain": {},
-    "steps_per_execution": {"compiled": {"steps_per_execution": 2}, "save_freq": 4},
-    "steps_per_epoch": {"repeated": True, "steps_per_epoch": 7},
-    "every epoch": {"save_freq": "epoch"},
+    "gpu": {},
+    "gpu-steps_per_execution": {"compiled": {"steps_per_execution": 2}, "save_freq": 4},
+    "cpu-steps_per_epoch": {"repeated": True, "steps_per_epoch": 7},
+    "cpu-every epoch": {"save_freq": "epoch"},
 }
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_a_fit_that_was_killed_goes_on_with_the_same_losses(pair, tmp_path, setting):
-    settings = SETTINGS[setting]
+@pytest.mark.parametrize(
+    ("pair", "settings"),
+    [(name.partition("-")[0], settings) for name, settings in SETTINGS.items()],
+    ids=SETTINGS,
+    indirect=["pair"],
+)
+def test_a_fit_that_was_killed_goes_on_with_the_same_losses(pair, tmp_path, settings):
     expected = run(pair, None, **settings)
     calls = sum(batch != "end" for _, batch in expected)
     folder = tmp_path / "backup"
