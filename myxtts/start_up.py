@@ -26,6 +26,11 @@ _NOISE = (
 _kept: list = []  # the stderr that was there, and the process that filters
 
 
+def is_terminal() -> bool:
+    """Whether a person reads stderr, also while its lines go through the other process."""
+    return os.isatty(_kept[0] if _kept else 2)
+
+
 def quieten() -> None:
     """Leaves TensorFlow's start-up messages out from now on."""
     if _kept or "TF_CPP_MIN_LOG_LEVEL" in os.environ:

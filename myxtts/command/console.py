@@ -8,10 +8,15 @@ import logging as std_logging
 import logging.handlers
 import sys
 
+from typing import TYPE_CHECKING
+
 from absl import logging as absl_logging
 from tqdm import tqdm
 
-from myxtts.training.run_directory import RunDirectory
+from myxtts import start_up
+
+if TYPE_CHECKING:
+    from myxtts.training.run_directory import RunDirectory
 
 _kept = logging.handlers.MemoryHandler(100_000, flushLevel=std_logging.CRITICAL + 1)
 
@@ -23,12 +28,12 @@ def set_up() -> None:
     for one in (handler, _kept):
         one.addFilter(_is_ours)
     handler.setStream(_AboveBars())
-    if sys.stderr.isatty():
+    if start_up.is_terminal():
         absl_logging.get_absl_handler().setFormatter(Plain())
     absl_logging.get_absl_logger().addHandler(_kept)
 
 
-def write_to(run: RunDirectory) -> None:
+def write_to(run: "RunDirectory") -> None:
     """Appends all lines to log.txt in the run directory, those from before this call too."""
     if _kept.target is not None:
         return

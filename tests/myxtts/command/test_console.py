@@ -1,6 +1,8 @@
 """What a person sees of the log, and what lies in the run directory."""
 
 import logging
+import os
+import pty
 import subprocess
 import sys
 
@@ -34,6 +36,28 @@ def test_the_log_in_the_run_directory_has_all_lines_with_time_and_file(tmp_path,
     first, second = RunDirectory(tmp_path).log_file.read_text().splitlines()
     assert first.startswith("W") and "test_console.py:" in first
     assert first.endswith("] before there was a directory") and second.endswith("] and afterwards")
+
+
+def test_a_terminal_shows_plain_lines_while_start_up_messages_are_left_out():
+    code = """
+from myxtts import start_up
+start_up.quieten()
+from absl import flags, logging
+from myxtts.command import console
+flags.FLAGS(["command"])
+logging.use_absl_handler()
+console.set_up()
+logging.set_verbosity(logging.INFO)
+logging.info("a line")
+start_up.as_usual()
+"""
+    person, terminal = pty.openpty()
+    root = start_up.__file__.rpartition("/myxtts/")[0]
+    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": root}, stderr=terminal)
+    os.close(terminal)
+    shown = os.read(person, 10_000).decode()
+    os.close(person)
+    assert shown.split() == ["a", "line"]
 
 
 def test_only_start_up_messages_are_left_out_even_when_the_process_dies():
