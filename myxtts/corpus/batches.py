@@ -77,7 +77,16 @@ def read_batches(
         )
     if host_prefetch is None:
         host_prefetch = default_host_prefetch(plan, int(tokens_of.max()))
-    return dataset.prefetch(host_prefetch)
+    return dataset.prefetch(host_prefetch).with_options(_without_tuning())
+
+
+def _without_tuning() -> tf.data.Options:
+    """Nothing here is left to be tuned, and dropping an iterator waits for tf.data's tuner, which
+    may miss that it is to end: it sleeps for up to a minute then. (Its thread is woken before the
+    cancellation it looks for is set.)"""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return options
 
 
 def default_host_prefetch(plan: BatchPlan, tokens: int) -> int:

@@ -55,6 +55,11 @@ def equal(a, b):
     )
 
 
+def test_no_tuner_runs_that_the_end_of_an_iterator_may_wait_a_minute_for(encoded):
+    _, dataset = reader(encoded)
+    assert dataset.options().autotune.enabled is False
+
+
 def test_a_batch_holds_the_clips_of_the_plan(encoded, spoken_corpus, vocabulary):
     plan, dataset = reader(encoded)
     epoch = plan.epoch(0)
