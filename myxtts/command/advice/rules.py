@@ -18,27 +18,38 @@ def advice(job: Job, found: JobFacts) -> list[str]:
 
 
 def _memory(job: Job, found: JobFacts) -> Iterator[str]:
-    for role, room in found.device_bytes.items():
-        for stage in job.stages:
-            estimate = found.estimates[stage]
-            needed = estimate.on(role)
-            if room is None or needed <= LARGEST_SHARE * room:
-                continue
-            size = estimate.batch_size
-            fits = estimate.largest_batch(role, LARGEST_SHARE * room)
-            fits = min(fits, _most_varied(found))
-            text = (
-                f"{stage}: a batch of {size} needs about {needed / GB:.1f} GB on the {role} "
-                f"device, which has {room / GB:.1f} (estimated)"
-            )
-            if fits < 1:
-                yield f"{text}, and not even a batch of 1 fits: take a smaller --model_size"
-            else:
-                accumulate = -(-size * job.train.grad_accum // fits)
-                yield (
-                    f"{text}: --{stage}_batch_size={fits} fits, and with --grad_accum={accumulate} "
-                    "learns alike"
-                )
+    fits = {}
+    for stage in job.stages:
+        estimate = found.estimates[stage]
+        needed = {role: estimate.on(role) for role in found.device_bytes}
+        too_small = {
+            role: estimate.largest_batch(role, LARGEST_SHARE * room)
+            for role, room in found.device_bytes.items()
+            if room is not None and needed[role] > LARGEST_SHARE * room
+        }
+        if not too_small:
+            continue
+        role = min(too_small, key=too_small.get)
+        text = (
+            f"{stage}: a batch of {estimate.batch_size} needs about {needed[role] / GB:.1f} GB on "
+            f"the {role} device, which has {found.device_bytes[role] / GB:.1f} (estimated)"
+        )
+        if too_small[role] < 1:
+            yield f"{text}, and not even a batch of 1 fits: take a smaller --model_size"
+        else:
+            fits[stage] = min(too_small[role], _most_varied(found)), text
+    if len(fits) == 1:
+        ((stage, (size, text)),) = fits.items()
+        yield f"{text}: --{stage}_batch_size={size} fits"
+    elif fits:
+        # One remedy for all of them, as --grad_accum is one for all.
+        stage = min(fits, key=lambda name: fits[name][0])
+        size, text = fits[stage]
+        accumulate = -(-found.estimates[stage].batch_size * job.train.grad_accum // size)
+        yield (
+            f"{text}: --batch_size={size} fits in every stage, and with --grad_accum={accumulate} "
+            "learns alike"
+        )
     kept = job.train.keep_checkpoints + 1
     checkpoints = sum(kept * found.estimates[stage].checkpoint_bytes for stage in job.stages)
     if checkpoints > LARGEST_SHARE * found.disk_bytes:
