@@ -25,18 +25,21 @@ nearly the same.
 import dataclasses
 import json
 import os
-import sys
 from pathlib import Path
 
-import tensorflow as tf
-from absl import app, flags, logging
+from myxtts import UserError, start_up
 
-from myxtts import UserError
+if __name__ == "__main__":
+    start_up.quieten()
+
+import tensorflow as tf
+from absl import flags, logging
+
 from myxtts.config import Speaking, write_whole
 from myxtts.model import sampling
 from myxtts.text.graph_tokens import GraphTokens
 from myxtts.training.run_directory import RunDirectory
-from myxtts.user_errors import parse_or_exit
+from myxtts.user_errors import run_command
 from myxtts.voice import Voice, averaged
 
 
@@ -198,19 +201,14 @@ def _written(given) -> Path:
     return export(Voice.load(given.checkpoint, given.vocoder), given.out)
 
 
-def _run(arguments: list[str]) -> None:
+def _main(arguments: list[str]) -> None:
     given = flags.FLAGS
-    if not given["verbosity"].present:
-        logging.set_verbosity(logging.INFO)
-    try:
-        if len(arguments) > 1:
-            raise UserError(f"{arguments[1]!r} is not a flag; the run is named with --checkpoint")
-        for name in ("checkpoint", "out"):
-            if not given[name].value:
-                raise UserError(f"--{name} is missing")
-        print(f"written to {_written(given)}")
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    if len(arguments) > 1:
+        raise UserError(f"{arguments[1]!r} is not a flag; the run is named with --checkpoint")
+    for name in ("checkpoint", "out"):
+        if not given[name].value:
+            raise UserError(f"--{name} is missing")
+    print(f"written to {_written(given)}")
 
 
 if __name__ == "__main__":
@@ -223,4 +221,4 @@ if __name__ == "__main__":
     flags.DEFINE_multi_string(
         "add_speaker", [], "NAME:a.wav,b.wav: a voice for speakers_xtts.pth, with --format=xtts."
     )
-    app.run(_run, flags_parser=parse_or_exit)
+    run_command(_main)

@@ -23,13 +23,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-from absl import app, flags, logging
+from absl import flags, logging
 from tqdm import tqdm
 
-from myxtts import UserError
+from myxtts import UserError, start_up
 from myxtts.config import Speaking
 from myxtts.corpus.wav import chunk_writer
-from myxtts.user_errors import need_reference, parse_or_exit
+from myxtts.user_errors import need_reference, run_command
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,10 +108,14 @@ def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:
         raise UserError("--speaker and --speaker_wav both name a voice; give one of them")
     for line in lines:
         _check_name(line.out, given.stream)
+        if not any(letter.isalnum() for letter in line.text):
+            raise UserError(f"the text {line.text!r} holds nothing to say; give words to speak")
         for reference in line.references:  # before the seconds that loading takes
             need_reference(reference)
 
+    logging.info("loading the voice in %s", given.checkpoint)
     voice, speaking, options = _voice(given)
+    start_up.as_usual()
     # Everything is checked before the first word is said.
     lines = [_with_language(line, voice) for line in lines]
     cloned = {line.voice: _cloned(voice, line) for line in {x.voice: x for x in lines}.values()}
@@ -266,17 +270,6 @@ def _check_name(out: Path, stream: bool) -> None:
         raise UserError(f"--out={out} must end in .wav (with --stream also .raw, or be -)")
 
 
-def _run(arguments: list[str]) -> None:
-    if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.INFO)
-    try:
-        main(arguments)
-    except UserError as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("stopped")
-
-
 if __name__ == "__main__":
     define_flags()
-    app.run(_run, flags_parser=parse_or_exit)
+    run_command(main)

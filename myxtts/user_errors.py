@@ -1,17 +1,43 @@
-"""Mistakes that commands find before they load anything large."""
+"""How commands begin and end, and mistakes that they find before they load anything large."""
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from absl import flags
+from absl import app, flags, logging
 
-from myxtts import UserError
+from myxtts import UserError, start_up
+from myxtts.command import console
+
+
+def run_command(main: Callable[[list[str]], None], *, stopped: str = "stopped") -> None:
+    """Runs a command: plain lines in a terminal, one sentence for a mistake or Ctrl-C.
+
+    TensorFlow's start-up messages are left out until `main` calls `start_up.as_usual()`, which it
+    does before it shows a bar.
+    """
+    start_up.quieten()
+
+    def with_log(arguments: list[str]) -> None:
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.INFO)
+        console.set_up()
+        try:
+            main(arguments)
+        except UserError as error:
+            sys.exit(f"error: {error}")
+        except KeyboardInterrupt:
+            sys.exit(stopped)
+
+    try:
+        app.run(with_log, flags_parser=parse_or_exit)
+    finally:
+        start_up.as_usual()
 
 
 def parse_or_exit(argv: Sequence[str]) -> list[str]:
-    """For `app.run(main, flags_parser=parse_or_exit)`: flags that cannot be read end the command
-    with one sentence and exit code 1, where absl would print FATAL."""
+    """Flags that cannot be read end the command with one sentence and exit code 1, where absl
+    would print FATAL."""
     try:
         return flags.FLAGS(list(argv))
     except flags.Error as error:

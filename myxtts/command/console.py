@@ -7,7 +7,6 @@ date, thread, file). Where the output goes into a file or a pipe, it has the pre
 import logging as std_logging
 import logging.handlers
 import sys
-
 from typing import TYPE_CHECKING
 
 from absl import logging as absl_logging

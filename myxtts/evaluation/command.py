@@ -1,14 +1,13 @@
 """What the commands that evaluate a run share: their flags, and mistakes told in one sentence."""
 
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from absl import app, flags, logging
+from absl import flags, logging
 
-from myxtts import UserError
+from myxtts import UserError, start_up
 from myxtts.config import Speaking
-from myxtts.user_errors import parse_or_exit
+from myxtts.user_errors import run_command
 
 
 def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
@@ -54,6 +53,14 @@ def define_flags(run_flag: str, values: flags.FlagValues = flags.FLAGS) -> None:
         "moonshine-voice 0.1.0, or faster-whisper with --recogniser_model.",
         flag_values=values,
     )
+    flags.DEFINE_enum(
+        "judge",
+        "own",
+        ["own", "resemblyzer"],
+        "Who tells voices apart: a small network of our own, trained on espeak-ng's voices, or the "
+        "one in PyPI's resemblyzer, trained on people's.",
+        flag_values=values,
+    )
     flags.DEFINE_multi_enum(
         "sentences_of",
         ["corpus"],
@@ -80,16 +87,20 @@ def evaluation_of_flags(run_flag: str, given: flags.FlagValues = flags.FLAGS):
     from myxtts.voice import Voice
 
     run = RunDirectory.holding(path)
+    logging.info("loading the voice in %s and its corpus", run.path)
     training, held_out = run_corpus(run, given.prepared_dir)
+    voice = Voice.load(path, given.vocoder)
+    start_up.as_usual()
     names = ("temperature", "top_k", "top_p", "repetition_penalty", "seed")
     return Evaluation(
         run,
-        voice=Voice.load(path, given.vocoder),
+        voice=voice,
         training=training,
         held_out=held_out,
         recogniser_dir=Path(given.recogniser_dir).absolute(),
         recogniser=given.recogniser,
         recogniser_model=given.recogniser_model,
+        judge=given.judge,
         sentences_of=tuple(given.sentences_of),
         speaking=Speaking(**{name: given[name].value for name in names}),
         save_dir=given.save_dir and Path(given.save_dir).absolute(),
@@ -99,17 +110,10 @@ def evaluation_of_flags(run_flag: str, given: flags.FlagValues = flags.FLAGS):
 def run(main: Callable[[], Iterable[str]]) -> None:
     """Parses the flags and prints the lines of `main` as they come."""
 
-    def run_with_log(arguments: list[str]) -> None:
-        if not flags.FLAGS["verbosity"].present:
-            logging.set_verbosity(logging.INFO)
-        try:
-            if len(arguments) > 1:
-                raise UserError(f"{arguments[1]!r} is not a flag; see --help")
-            for line in main():
-                print(line, flush=True)
-        except UserError as error:
-            sys.exit(f"error: {error}")
-        except KeyboardInterrupt:
-            sys.exit("stopped; what was trained and recorded so far is kept")
+    def print_lines(arguments: list[str]) -> None:
+        if len(arguments) > 1:
+            raise UserError(f"{arguments[1]!r} is not a flag; see --help")
+        for line in main():
+            print(line, flush=True)
 
-    app.run(run_with_log, flags_parser=parse_or_exit)
+    run_command(print_lines, stopped="stopped; what was trained and recorded so far is kept")

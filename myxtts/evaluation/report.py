@@ -13,6 +13,7 @@ from myxtts.evaluation.cloning import cloning
 from myxtts.evaluation.held_out import held_out_figures
 from myxtts.evaluation.intelligibility import intelligibility
 from myxtts.evaluation.other_recognisers import recogniser_named
+from myxtts.evaluation.resemblyzer import Resemblyzer
 from myxtts.evaluation.sentences import (
     Sentence,
     embedded_voices,
@@ -42,6 +43,7 @@ class Evaluation:
     recogniser_dir: Path
     recogniser: str = "own"
     recogniser_model: str | None = None
+    judge: str = "own"
     sentences_of: tuple[str, ...] = ("corpus",)
     speaking: Speaking = Speaking()
     save_dir: Path | None = None
@@ -168,7 +170,10 @@ def report_cloning(evaluation: Evaluation, count: int) -> Iterable[str]:
             f"cloning is measured with {_UNKNOWN_VOICES[0].name} to {_UNKNOWN_VOICES[-1].name}, "
             "and this run was trained on some of them"
         )
-    judge = trained_voice_judge(evaluation.recogniser_dir)
+    if evaluation.judge == "own":
+        judge = trained_voice_judge(evaluation.recogniser_dir)
+    else:
+        judge = Resemblyzer()
     sentences = new_sentences(
         evaluation.recogniser_dir / "sentences",
         voices,
@@ -184,7 +189,10 @@ def report_cloning(evaluation: Evaluation, count: int) -> Iterable[str]:
         speaking=evaluation.speaking,
         save_dir=evaluation._saved("cloning"),
     )
-    yield f"cloning: {count} new sentences by {len(voices)} voices the run was not trained on"
+    yield (
+        f"cloning: {count} new sentences by {len(voices)} voices the run was not trained on, told "
+        f"apart by {evaluation.judge}"
+    )
     yield (
         f"  {'speech':<12} {'clips nearer to own':>20} {'voices nearer to own':>21} "
         f"{'others beaten':>14} {'cosine with own':>16} {'with others':>12}"
