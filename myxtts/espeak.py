@@ -51,6 +51,11 @@ class Espeak:
             self._said.append(ctypes.string_at(samples, 2 * count))
         return 0
 
+    def list_voices(self) -> None:
+        """Reads the list of voices, which every process forked from this one would do for itself:
+        a fifth of the time of a clip."""
+        self._library.espeak_ListVoices(None)
+
     def _select(self, voice: str) -> None:
         if self._library.espeak_SetVoiceByName(voice.encode()) != 0:
             raise UserError(f"espeak-ng has no voice {voice!r}")

@@ -195,7 +195,8 @@ def _serve() -> None:
 
     directory = Path(json.loads(sys.argv[1])["directory"])
     synthesizer = espeak()
-    import numpy  # noqa: F401 -- loaded before the fork, not in every child
+    synthesizer.list_voices()
+    import numpy  # noqa: F401 -- both before the fork, not in every child
 
     def say(clip: EmbeddedClip) -> None:
         voice = clip.voice
