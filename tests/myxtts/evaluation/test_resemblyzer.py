@@ -137,5 +137,5 @@ def test_what_is_missing_or_damaged_is_told_with_the_remedy(file, tmp_path, monk
     with pytest.raises(UserError, match="does not hold the weights of resemblyzer"):
         read_weights(cut)
     monkeypatch.setattr(resemblyzer.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="pip install --no-deps resemblyzer==0.1.4"):
+    with pytest.raises(UserError, match="pip install --no-deps resemblyzer"):
         Resemblyzer()
