@@ -93,7 +93,8 @@ def _vector(weights, mel):
     """One stretch through the network, gate by gate as PyTorch has them."""
     x = mel
     for i in range(3):
-        of = {n: weights[f"lstm.{n}_l{i}"] for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        of = {name: weights[f"lstm.{name}_l{i}"] for name in names}
         h, c, outputs = np.zeros(SIZE), np.zeros(SIZE), []
         for row in x:
             gates = of["weight_ih"] @ row + of["bias_ih"] + of["weight_hh"] @ h + of["bias_hh"]
