@@ -3,6 +3,7 @@
   validate   proves a set-up: driver, devices, placement, transfers, overlap
   profile    shows where the time of a training step goes
   compare    runs the same work under this strategy and under others
+  whatif     computes which devices should prepare and which train, up to many machines
   example    a short training, with the strategy and without
   launch     starts the workers of a training on this machine
   data_service  starts a dispatcher or a worker that prepares batches elsewhere
@@ -20,6 +21,7 @@ _MODULES = {
     "validate": "dual_device_strategy.validate.__main__",
     "profile": "dual_device_strategy.profile.__main__",
     "compare": "dual_device_strategy.compare.__main__",
+    "whatif": "dual_device_strategy.whatif.__main__",
     "example": "dual_device_strategy.example",
     "launch": "dual_device_strategy.launch",
     "data_service": "dual_device_strategy.data_service.__main__",

@@ -207,6 +207,11 @@ def start_devices(several: bool = False) -> Devices:
         return configure_devices_from_flags(several)
 
 
+def shares() -> tuple[float, ...] | str | None:
+    """What --shares says."""
+    return _SHARES.value
+
+
 def make_strategy(
     devices: Devices, *, slots: int | str = 4, warm_up: bool = False
 ) -> tf.distribute.Strategy:

@@ -182,7 +182,7 @@ class StagedDataset(compat.DistributedDataset):
         given = options is not None and options.experimental_per_replica_buffer_size != 1
         if auto and not on_host and not given:
             target = workers.compute_devices_for_worker(0)[0]
-            self._tuning = SlotTuning(self._counts, target, bytes_of(component_specs(spec)))
+            self._tuning = SlotTuning(self._counts, [target], bytes_of(component_specs(spec)))
         self._staging = Staging(
             host_spec=host.element_spec,
             front_end=front_end,

@@ -11,19 +11,27 @@ time that the data device needed for the batch and the time of the step before i
   the step asked again, this is how long the step took; if not, the step took no longer than this.
 
 Times of which only an upper bound is known are estimated as in survival analysis (Kaplan and
-Meier).  The simulation of `whatif.py` then says what each number of slots would give.
+Meier).  The simulation of `whatif` then says what each number of slots would give.
+
+That holds for loops that read their loss on every step.  One that runs ahead of its devices takes
+each batch when it arrives, so nearly no batch finds the slots full: then none is ever held up, and
+more slots would stay empty.  The first number is right for such a loop, and for one whose front end
+is the slower part.
 """
 
 import statistics
+from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
 
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.devices import free_memory
-from dual_device_strategy.whatif import PartTimes, predict
+from dual_device_strategy.whatif.pipeline import PartTimes, predict
 
 FIRST, MOST = 4, 8
+# The least share of batches held up by full slots at which more slots may help.
+HELD_UP = 0.05
 # A step may be this much longer than with MOST slots, for the memory that fewer slots leave free.
 TOLERANCE = 0.015
 # Share of the free memory that slots may take: allocators need room to move.
@@ -38,8 +46,11 @@ SIMULATED = 1600
 class SlotTuning:
     """Chooses the slots of one dataset, anew for each epoch."""
 
-    def __init__(self, counts: BatchCounts, model_device: str, batch_bytes: int | None):
-        self._counts, self._device = counts, model_device
+    def __init__(
+        self, counts: BatchCounts, model_devices: Sequence[str], batch_bytes: int | None
+    ):
+        """`batch_bytes` is what of a batch goes to the device that gets most of it."""
+        self._counts, self._devices = counts, tuple(model_devices)
         self.batch_bytes = batch_bytes
         self.slots = FIRST
         self._before = None
@@ -48,9 +59,8 @@ class SlotTuning:
         """The slots of the epoch that begins now; looks back at the one before."""
         chosen = FIRST
         if self._before is not None:
-            prepared, stepped = self._times()
             batches = int(self._counts.arrived) - self._before[1]
-            chosen = choose(prepared, stepped, batches) or self.slots
+            chosen = choose(*self._times(), batches) or self.slots
         fitting = self._fitting()
         if fitting < chosen:
             logging.info("slots: %d would be better, the memory allows %d", chosen, fitting)
@@ -71,10 +81,11 @@ class SlotTuning:
         return stage_times(1e3 * asked, 1e3 * arrived, self.slots - 2)
 
     def _fitting(self):
-        """The most slots that fit into the model device's memory, as far as that is known."""
-        free = free_memory(self._device)
-        if free is None:
+        """The most slots that fit into the model devices' memory, as far as that is known."""
+        known = [free_memory(device) for device in self._devices]
+        if None in known:
             return MOST
+        free = min(known)
         if self.batch_bytes is None:
             return FIRST
         more = int(USABLE * free // max(1, self.batch_bytes))
@@ -88,9 +99,12 @@ def stage_times(asked: np.ndarray, arrived: np.ndarray, ready_slots: int):
 
     Returns:
       Two arrays, of batches and of steps: times drawn evenly from the estimated distributions,
-      empty where there are too few.
+      empty where there are too few.  And the share of batches that were held up by full slots:
+      the one before had arrived, and still they had no room.
     """
     room = asked[1:]  # when batch i was taken to the model device
+    late = room[1:] > arrived[: max(0, len(room) - 1)] + 1.0
+    held_up = float(late.mean()) if len(late) else 0.0
     transfer = np.quantile(arrived[:-1] - room, 0.1) if len(room) else 0.0
     soon = max(0.0, transfer) + 1.0
     known = arrived[:-1] - room > soon
@@ -100,26 +114,30 @@ def stage_times(asked: np.ndarray, arrived: np.ndarray, ready_slots: int):
     prepared = _estimated((ends[1:] - begins), known[1:])
 
     if not ready_slots:  # the step itself waits for each transfer
-        return prepared, np.array([])
+        return prepared, np.array([]), held_up
     # Batch j was taken by the step when room was made for batch j + ready_slots.
     took = room[ready_slots:]
     batches = len(took) - 1
     if batches < 1:
-        return prepared, np.array([])
+        return prepared, np.array([]), held_up
     full = took > arrived[ready_slots - 1 : ready_slots - 1 + len(took)] + 0.5
     next_arrived = arrived[1 : 1 + batches]
     waited = took[1:] < next_arrived + soon
     until = np.where(waited, next_arrived, took[1:])
     usable = full[:-1] | (ready_slots == 1)
     stepped = _estimated((until - took[:-1])[usable], ~waited[usable])
-    return prepared, stepped
+    return prepared, stepped, held_up
 
 
-def choose(prepared: np.ndarray, stepped: np.ndarray, batches: int) -> int | None:
+def choose(
+    prepared: np.ndarray, stepped: np.ndarray, held_up: float, batches: int
+) -> int | None:
     """The smallest number of slots about as good as MOST in an epoch of `batches` batches.
 
     None if too little is known.
     """
+    if held_up < HELD_UP and batches >= LEAST_SAMPLES:
+        return FIRST
     if not len(prepared) or not len(stepped):
         return None
     stages = PartTimes(front_end=prepared, step=stepped)

@@ -25,20 +25,33 @@ class Workload:
     """The sizes of a batch and, for emulated devices, the times of host, front end and step.
 
     `host`, `front_end` and `train_step` make its three parts.  `part_ms` is in milliseconds for a
-    batch of 16.  `step_mb` is the memory that the emulated step takes for each element of a batch.
-    `width` and `layers` are those of the real step's transformer.
+    batch of 16, and `fixed_ms` what each launch of front end and step takes beside, whatever the
+    batch.  `step_mb` is the memory that the emulated step takes for each element of a batch.
+    `width` and `layers` are those of the real step's transformer.  The step's loss is the part of
+    its rows in that of the whole batch, so the losses of replicas are added up.
     """
 
     batch_size: int = 16
     text_len: int = 200
     mel_frames: int = 400
     part_ms: tuple[float, float, float] | None = None
+    fixed_ms: tuple[float, float] = (0.0, 0.0)
     step_mb: float = 0.0
     width: int = 512
     layers: int = 8
 
     def scaled_ms(self) -> tuple[float, ...]:
-        return tuple(ms * self.batch_size / REFERENCE_BATCH for ms in self.part_ms)
+        """What the parts take for a whole batch."""
+        fixed = (0.0, *self.fixed_ms)
+        return tuple(
+            of_launch + ms * self.batch_size / REFERENCE_BATCH
+            for of_launch, ms in zip(fixed, self.part_ms, strict=True)
+        )
+
+    def _ms_of(self, part: int, rows: int | None, tensor: tf.Tensor):
+        """What front end (1) or step (2) takes for the rows of a tensor."""
+        rows = tf.cast(tf.shape(tensor)[0], tf.float32) if rows is None else rows
+        return self.fixed_ms[part - 1] + self.part_ms[part] / REFERENCE_BATCH * rows
 
     def host(self) -> tf.data.Dataset:
         """Endless batches of the host pipeline."""
@@ -63,8 +76,8 @@ class Workload:
     def front_end(self, text: tf.Tensor, audio: tf.Tensor):
         if self.part_ms:
             # Held together, or the batch would go on before the time is up.
-            return emulation.timed((text, audio), ms=self.scaled_ms()[1])
-        wave = tf.reshape(audio, [self.batch_size, self.mel_frames * HOP])
+            return emulation.timed((text, audio), ms=self._ms_of(1, audio.shape[0], audio))
+        wave = tf.reshape(audio, [-1, self.mel_frames * HOP])
         spectra = tf.abs(tf.signal.stft(wave, 4 * HOP, HOP, pad_end=True))
         mel = tf.signal.linear_to_mel_weight_matrix(
             num_mel_bins=MEL_BINS,
@@ -79,7 +92,9 @@ class Workload:
         """A step over one batch, made in the strategy's scope; it returns the loss."""
         if self.part_ms:
             return self._timed_step
-        return _transformer_step(self.text_len, self.mel_frames, self.width, self.layers)
+        return _transformer_step(
+            self.text_len, self.mel_frames, self.width, self.layers, rows=self.batch_size
+        )
 
     def dataset_and_step(self) -> tuple[tf.data.Dataset, Callable]:
         """As `--target` functions return them."""
@@ -87,10 +102,11 @@ class Workload:
 
     def _timed_step(self, batch):
         _, features = batch
-        held = [features]
+        held, rows = [features], features.shape[0]
         if self.step_mb:
-            held += _memory([self.batch_size, int(self.step_mb * 1024), 256])
-        return emulation.timed(held, ms=self.scaled_ms()[2])[0][0, 0, 0]
+            known = tf.shape(features)[0] if rows is None else rows
+            held += _memory([known, int(self.step_mb * 1024), 256])
+        return emulation.timed(held, ms=self._ms_of(2, rows, features))[0][0, 0, 0]
 
 
 def _memory(shape):
@@ -100,9 +116,9 @@ def _memory(shape):
     replicas in one function take their memory one after the other, and a signal from device to
     device would wait for the first: data-parallel steps then took 40 ms instead of 23.
     """
-    empty = tf.function(lambda: tf.raw_ops.Empty(shape=shape, dtype=tf.float32))
-    taken = empty.get_concrete_function()
-    return tf.raw_ops.PartitionedCall(args=[], Tout=[tf.float32], f=taken)
+    empty = tf.function(lambda rows: tf.raw_ops.Empty(shape=[rows, *shape[1:]], dtype=tf.float32))
+    taken = empty.get_concrete_function(tf.TensorSpec([], tf.int32))
+    return tf.raw_ops.PartitionedCall(args=[shape[0]], Tout=[tf.float32], f=taken)
 
 
 def part_times(texts: list[str]) -> tuple[float, ...]:
@@ -117,7 +133,19 @@ def part_times(texts: list[str]) -> tuple[float, ...]:
     )
 
 
-def _transformer_step(text_len, mel_frames, width, layers):
+def fixed_times(texts: list[str]) -> tuple[float, ...]:
+    """The two figures of --fixed_ms."""
+    with contextlib.suppress(ValueError):
+        times = tuple(float(text) for text in texts)
+        if len(times) == 2 and all(0 <= time < 1e5 for time in times):
+            return times
+    raise ValueError(
+        f"--fixed_ms={','.join(texts)} must be two times in ms, of front end and step, such as "
+        "--fixed_ms=5,5"
+    )
+
+
+def _transformer_step(text_len, mel_frames, width, layers, *, rows):
     import keras
 
     text = keras.Input([text_len], dtype="int64")
@@ -138,7 +166,8 @@ def _transformer_step(text_len, mel_frames, width, layers):
         text, features = batch
         with tf.GradientTape() as tape:
             error = model([text, features], training=True)[:, :-1] - features[:, 1:]
-            loss = tf.reduce_mean(tf.square(error))
+            of_a_row = (mel_frames - 1) * MEL_BINS
+            loss = tf.reduce_sum(tf.square(error)) / (rows * of_a_row)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss

@@ -19,8 +19,9 @@ OURS, OTHERS, SHARED = "#1f6fb2", "#b9bec4", "#7a828a"
 BATCHES = ["#1f6fb2", "#e08a1e", "#3a9a5b", "#8a5bb0", "#c2483f", "#5f7f95"]
 NAMES = {
     "split (ours)": "DataModelSplitStrategy",
+    "split, data device trains a share (ours)": "MirroredDataModelSplitStrategy,\nshares",
     "front end on the host": "Dataset.map on the host,\nwith as many free cores as it wants",
-    "mirrored, half a batch each": "MirroredStrategy on both,\nhalf a batch each",
+    "mirrored, front end in the step": "MirroredStrategy on both,\nhalf a batch each",
     "mirrored, one device": "MirroredStrategy, one device,\nfront end in the step",
     "one device": "OneDeviceStrategy,\nfront end in the step",
     "by hand on both devices": "tf.device by hand\non both devices",

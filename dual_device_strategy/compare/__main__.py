@@ -15,13 +15,13 @@ from pathlib import Path
 import tensorflow as tf
 from absl import flags
 
-from dual_device_strategy import command, emulation
+from dual_device_strategy import command, emulation, readings
 from dual_device_strategy.compare import plot, report
 from dual_device_strategy.compare.contenders import OURS, Setting
 from dual_device_strategy.compare.logs import compare_logs
 from dual_device_strategy.compare.rounds import Comparison, compare_at
 from dual_device_strategy.devices import total_memory
-from dual_device_strategy.workload import Workload, part_times
+from dual_device_strategy.workload import Workload, fixed_times, part_times
 
 flags.adopt_module_key_flags(command)
 _BATCH_SIZES = flags.DEFINE_list(
@@ -32,6 +32,16 @@ _PART_MS = flags.DEFINE_multi_string(
     ["10,20,20"],
     "On emulated GPUs and CPUs: how many ms host, front end and step take for a batch of 16; "
     "repeat the flag for several cases.",
+)
+_FIXED_MS = flags.DEFINE_list(
+    "fixed_ms",
+    ["0", "0"],
+    "On emulated GPUs and CPUs: how many ms each launch of front end and step takes beside that.",
+)
+_READING = flags.DEFINE_list(
+    "reading",
+    ["every_step", "every_tenth"],
+    "How often the loss is read: every_step, every_tenth, one_function; all that are named.",
 )
 _TEXT_LEN = flags.DEFINE_integer("text_len", 200, "Tokens of a text.", lower_bound=1)
 _MEL_FRAMES = flags.DEFINE_integer(
@@ -62,46 +72,64 @@ def main(arguments) -> None:
         command.writable({"json": _JSON.value, "plot": _PLOT.value}),
     ):
         sizes, cases = _batch_sizes(), [part_times(text.split(",")) for text in _PART_MS.value]
+        ways, fixed_ms = readings.parsed(_READING.value), fixed_times(_FIXED_MS.value)
         _check_plot()
         # TensorFlow logs every strategy that is made, at every round.
         tf.get_logger().setLevel(logging.WARNING)
         devices = _start_devices()
         setting = Setting(
-            devices.data_device, devices.model_device, _SLOTS.value, _HOST_SLOWDOWN.value
+            devices.data_device,
+            devices.model_device,
+            _SLOTS.value,
+            _HOST_SLOWDOWN.value,
+            command.shares(),
         )
+        workloads = _workloads(sizes, cases, fixed_ms, setting)
         try:
-            _compare(sizes, cases, devices, setting, comparisons=comparisons)
+            _compare(workloads, ways, setting, comparisons)
         finally:  # a run interrupted after an hour still shows an hour's figures
             _show(comparisons, setting)
     sys.exit(0 if any(c.step_ms(OURS) for c in comparisons) else 1)
 
 
-def _compare(sizes, cases, devices, setting, *, comparisons):
-    real = devices.model.kind == "GPU" and not emulation.active()
-    memory = total_memory(devices.model_device)
-    for case in [None] if real else cases:
-        without, case_comparisons = set(), []
-        for size in sizes:
-            workload = Workload(
+def _workloads(sizes, cases, fixed_ms, setting) -> list[list[Workload]]:
+    """For each case, the work at each batch size."""
+    real = "GPU" in setting.model_devices[0] and not emulation.active()
+    return [
+        [
+            Workload(
                 batch_size=size,
                 text_len=_TEXT_LEN.value,
                 mel_frames=_MEL_FRAMES.value,
                 part_ms=case,
+                fixed_ms=fixed_ms,
                 step_mb=0 if real else _STEP_MB.value,
             )
+            for size in sizes
+        ]
+        for case in ([None] if real else cases)
+    ]
+
+
+def _compare(workloads, ways, setting, comparisons):
+    memory = total_memory(setting.model_devices[0])
+    memory_mb = memory and memory / (1 << 20)
+    for of_case in workloads:
+        without, case_comparisons = set(), []
+        for workload in of_case:
             compared = compare_at(
                 workload,
                 setting,
                 steps=_NUM_STEPS.value,
                 rounds=_ROUNDS.value,
                 without=without,
+                readings=ways,
             )
             # What did not fit will not fit with larger batches either.
             without |= {row.name for row in compared.rows if row.problem == "does not fit"}
             case_comparisons.append(compared)
             comparisons.append(compared)
             print(report.table(compared) + "\n", flush=True)
-        memory_mb = memory and memory / (1 << 20)
         print(report.verdict(case_comparisons))
         print(report.recommendation(case_comparisons, setting.slots, memory_mb) + "\n", flush=True)
 
@@ -137,7 +165,7 @@ def _start_devices():
     flag = flags.FLAGS["emulate_gpus"]
     if flag.value is None and not emulation.active() and not tf.config.list_physical_devices("GPU"):
         flag.value = 2
-    return command.start_devices()
+    return command.start_devices(several=True)
 
 
 def _batch_sizes():

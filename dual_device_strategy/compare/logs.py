@@ -37,7 +37,8 @@ def compare_logs(paths: list[str]) -> tuple[str, list[str]]:
     lines = [f"| | {paths[0]} | {paths[1]} | second / first |", "|---|--:|--:|--:|"]
     for title, name, form in _FIGURES:
         lines.append(_row(title, first.get(name), second.get(name), form))
-    for role in ("data", "model"):
+    devices = [role for column in columns for role in column.get("devices", {})]
+    for role in sorted(set(devices or ("data", "model"))):
         for title, name, form in _OF_DEVICES:
             values = [c.get("devices", {}).get(role, {}).get(name) for c in columns]
             lines.append(_row(f"{role} device {title}", *values, form))

@@ -98,7 +98,7 @@ def page(comparisons: list[Comparison], emulated: bool) -> str:
 
 
 def _table(comparison):
-    head = "".join(f"<th>{name}" for name in report.HEADS)
+    head = "".join(f"<th>{name}" for name in report.heads(comparison))
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in cells)
         for cells in report.rows(comparison)

@@ -47,9 +47,10 @@ class MemoryWatch:
             latest.append(uses[name].memory)
             held, before = min(latest), self._before.get(role)
             enough = len(latest) == LATEST
-            if before is not None and enough and held - before > GROWTH_MB[role] * MB:
+            kind = role.split()[0]
+            if before is not None and enough and held - before > GROWTH_MB[kind] * MB:
                 found[role] = (
-                    f"memory of the {role} device {short_name(name)} grew by "
+                    f"memory of the {kind} device {short_name(name)} grew by "
                     f"{(held - before) / MB:,.0f} MB, from {before / MB:,.0f} MB to "
                     f"{held / MB:,.0f} MB at step {step:,} (peak "
                     f"{in_mb(uses[name].peak):,.0f} MB): something keeps tensors of past steps"

@@ -11,7 +11,7 @@ from dual_device_strategy.devices import DeviceSampler, short_name
 from dual_device_strategy.monitor import diagnosis, memory
 from dual_device_strategy.monitor.arrivals import ReadyCounts
 from dual_device_strategy.monitor.keras_callback import MonitorCallback
-from dual_device_strategy.monitor.report import device_figures, report
+from dual_device_strategy.monitor.report import device_figures, report, roles
 from dual_device_strategy.monitor.run_log import RunFiles, line_of
 from dual_device_strategy.monitor.step_times import StepTimes
 
@@ -51,8 +51,8 @@ class Monitor:
     A GPU's utilisation only says that some kernel ran; judge by the wait share.
 
     The first steps, which trace, and the first step of each later epoch, which fills the slots,
-    are kept apart from the figures.  Under a strategy other than DataModelSplitStrategy there are
-    no slots to count; the rest is the same.
+    are kept apart.  Under strategies other than ours there are no slots to count.  Several data
+    devices or model devices are all watched, as "data 0", "data 1", "model 0" and so on.
 
     Args:
       strategy: the strategy of the run; None for the one in scope.
@@ -86,9 +86,8 @@ class Monitor:
         self._noted: list[tuple[float, float, bool]] = []  # steps of which no figures are made yet
         self._warnings = diagnosis.Warnings()
         self._sample_every, self._write_seconds = sample_every, write_seconds
-        data = getattr(self._extended, "data_device", None)
-        self._roles = {"data": data} if data else {}
-        self._roles["model"] = self._extended.worker_devices[0]
+        data = getattr(self._extended, "data_devices", ())
+        self._roles = roles("data", data) | roles("model", self._extended.worker_devices)
         self._use = DeviceSampler(list(self._roles.values()), device_seconds)
         self._memory = memory.MemoryWatch(self._roles)
         self._steps = self._calls = self._epochs = self._judged = 0
@@ -278,9 +277,10 @@ class Monitor:
     def _write(self):
         self._last_write = time.perf_counter()
         recent = self._times.recent
-        uses, data = self._use.sample(), self._roles.get("data")
+        uses = self._use.sample()
         if recent["count"] >= min(20, self._times._window.maxlen):
-            self._judge(recent, self._use.busy(data))
+            data = [self._use.busy(n) for role, n in self._roles.items() if role[:4] == "data"]
+            self._judge(recent, max((busy for busy in data if busy is not None), default=None))
         for role, text in self._memory.grown(uses, self._steps).items():
             self._warnings.add(("memory", role), text)
         samples = {role: uses[name] for role, name in self._roles.items() if name in uses}

@@ -1,7 +1,16 @@
 """What a monitor has seen, in figures and in words."""
 
+from collections.abc import Sequence
+
 from dual_device_strategy.devices import Sample, short_name
 from dual_device_strategy.monitor.memory import in_mb
+
+
+def roles(kind: str, devices: Sequence[str]) -> dict[str, str]:
+    """The devices of one kind by role: "data", or "data 0" and "data 1" where there are several."""
+    if len(devices) == 1:
+        return {kind: devices[0]}
+    return {f"{kind} {place}": device for place, device in enumerate(devices)}
 
 
 def device_figures(device: str, use: Sample, absent: str | None) -> dict:

@@ -93,11 +93,12 @@ def line_of(
     Args:
       recent: of `StepTimes.recent`.
       ready: the mean number of READY batches since the line before.
-      samples: by role ("data", "model"), what is known about that device.
+      samples: by role ("data", or "data 0" and so on), what is known about that device.
     """
     names = ("step_ms", "std_ms", "variation", "wait_share", "steps_per_second")
     values = {**{name: recent[name] for name in names}, "ready": ready}
     for role, sample in samples.items():
+        role = role.replace(" ", "_")
         values[f"{role}_busy"] = sample.busy
         values[f"{role}_memory_mb"] = in_mb(sample.memory)
         values[f"{role}_peak_mb"] = in_mb(sample.peak)

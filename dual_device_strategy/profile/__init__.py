@@ -9,7 +9,7 @@
 Each part is measured alone, then all together under the strategy.
 """
 
-from dual_device_strategy.profile.measuring import ProfileError
 from dual_device_strategy.profile.result import Profile, profile
+from dual_device_strategy.profile.staged import ProfileError
 
 __all__ = ["Profile", "ProfileError", "profile"]

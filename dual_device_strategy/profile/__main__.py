@@ -13,11 +13,11 @@ from pathlib import Path
 import tensorflow as tf
 from absl import flags
 
-from dual_device_strategy import DataModelSplitStrategy, command, emulation
-from dual_device_strategy.profile import measuring
-from dual_device_strategy.profile.measuring import ProfileError
+from dual_device_strategy import command, emulation, readings
+from dual_device_strategy.profile import staged
 from dual_device_strategy.profile.result import empty, profile
-from dual_device_strategy.workload import Workload, part_times
+from dual_device_strategy.profile.staged import ProfileError
+from dual_device_strategy.workload import Workload, fixed_times, part_times
 
 flags.adopt_module_key_flags(command)
 _TARGET = flags.DEFINE_string(
@@ -38,6 +38,17 @@ _PART_MS = flags.DEFINE_list(
     "On emulated GPUs and CPUs: how many ms host, front end and step of the built-in workload take "
     "for a batch of 16.",
 )
+_FIXED_MS = flags.DEFINE_list(
+    "fixed_ms",
+    ["0", "0"],
+    "On emulated GPUs and CPUs: how many ms each launch of front end and step takes beside that.",
+)
+_READING = flags.DEFINE_list(
+    "reading",
+    ["every_step", "every_tenth"],
+    "How often the loss is read: every_step, every_tenth, one_function. Reading on every step is "
+    "always measured.",
+)
 _NUM_STEPS = flags.DEFINE_integer(
     "num_steps", 50, "Repetitions of each measurement.", lower_bound=2
 )
@@ -51,19 +62,18 @@ def main(_) -> None:
         command.exit_on(ValueError, OSError),
         command.writable({"html": _HTML.value, "json": _JSON.value}),
     ):
-        sys.exit(_profile(command.start_devices()))
+        ways = readings.parsed(_READING.value)
+        sys.exit(_profile(command.start_devices(several=True), ways))
 
 
-def _profile(devices) -> int:
+def _profile(devices, ways) -> int:
     with command.exit_on(ValueError, ProfileError):
-        strategy = DataModelSplitStrategy(
-            devices.data_device, devices.model_device, slots=_SLOTS.value
-        )
+        strategy = command.make_strategy(devices, slots=_SLOTS.value)
         with strategy.scope():
             dataset, step = _target() if _TARGET.value else _built_in(devices)
     result = empty(strategy)
     with contextlib.suppress(ProfileError):  # what was measured until then is shown
-        profile(strategy, dataset, step, steps=_NUM_STEPS.value, result=result)
+        profile(strategy, dataset, step, steps=_NUM_STEPS.value, readings=ways, result=result)
     print(result.table())
     if _JSON.value:
         Path(_JSON.value).write_text(json.dumps(result.as_json(), indent=1) + "\n")
@@ -75,17 +85,21 @@ def _profile(devices) -> int:
 
 
 def _built_in(devices):
-    real = devices.model.kind == "GPU" and not emulation.active()
-    part_ms = None if real else part_times(_PART_MS.value)
+    first = devices.model[0] if devices.several else devices.model
+    real = first.kind == "GPU" and not emulation.active()
     return Workload(
-        _BATCH_SIZE.value, _TEXT_LEN.value, _MEL_FRAMES.value, part_ms
+        _BATCH_SIZE.value,
+        _TEXT_LEN.value,
+        _MEL_FRAMES.value,
+        part_ms=None if real else part_times(_PART_MS.value),
+        fixed_ms=fixed_times(_FIXED_MS.value),
     ).dataset_and_step()
 
 
 def _target():
     sys.path.insert(0, str(Path.cwd()))  # as for `python -m`
     module, _, name = _TARGET.value.partition(":")
-    with measuring.as_profile_error(f"--target={_TARGET.value} cannot be used"):
+    with staged.as_profile_error(f"--target={_TARGET.value} cannot be used"):
         if not name:
             raise ValueError("write module:function")
         made = getattr(importlib.import_module(module), name)()

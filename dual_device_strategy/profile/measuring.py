@@ -2,28 +2,28 @@
 
 import contextlib
 import dataclasses
-import re
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.devices import short_name
 from dual_device_strategy.front_end import split
-from dual_device_strategy.monitor import Monitor
+from dual_device_strategy.profile.staged import (
+    Staged,
+    as_profile_error,
+    run_ahead,
+    staged_run,
+    too_short,
+)
+from dual_device_strategy.readings import Reading, read
+from dual_device_strategy.replicas import MirroredDataModelSplitStrategy
 from dual_device_strategy.strategy import DataModelSplitStrategy
 
 WARM = 3
-# Steps of the staged run that are not counted: while the first ones were traced, the slots were
-# filled, and the batches in them hide what the next ones cost.
-STAGED_WARM = 10
 KEPT = 4  # the number of batches kept to measure the later parts with
-
-
-class ProfileError(Exception):
-    """The measurement could not go on; the message says why in a sentence."""
 
 
 @dataclasses.dataclass
@@ -39,6 +39,10 @@ class Measured:
     steps: list[float] = dataclasses.field(default_factory=list)
     gaps: list[float] = dataclasses.field(default_factory=list)
     monitor: dict = dataclasses.field(default_factory=dict)
+    # Staged steps of loops that read their result less often.
+    others: dict[Reading, list[float]] = dataclasses.field(default_factory=dict)
+    rows: int | None = None  # of a whole batch
+    rows_of_replicas: list[int] = dataclasses.field(default_factory=list)
 
 
 def measure(
@@ -48,10 +52,17 @@ def measure(
     *,
     repeats: int,
     into: Measured,
+    readings: Sequence[Reading] = (Reading.EVERY_TENTH,),
 ) -> None:
-    """Measures into `into`, which keeps what was measured if this raises ProfileError."""
+    """Measures into `into`, which keeps what was measured if this raises ProfileError.
+
+    `readings` are measured beside the loop that reads on every step.
+    """
     PartsAlone(strategy, dataset, step, repeats=repeats, into=into).measure()
     staged_run(strategy, dataset, step, steps=repeats, into=into)
+    for reading in readings:
+        if reading is not Reading.EVERY_STEP:
+            into.others[reading] = run_ahead(strategy, dataset, step, repeats, reading)
 
 
 class PartsAlone:
@@ -66,6 +77,7 @@ class PartsAlone:
         extended = strategy.extended
         self._strategy, self._step, self._repeats, self._into = strategy, step, repeats, into
         self._data, self._model = extended.data_device, extended.worker_devices[0]
+        self._dataset = dataset
         self._host, self._front_end, self._spec = split(dataset, self._data)
 
     def measure(self) -> None:
@@ -84,9 +96,21 @@ class PartsAlone:
             for p in prepared
         ]
         arrived = self._measure_moves("transfer", parts, self._data, self._model)
-        batches = [self._packed(part) for part in arrived]
+        batches = whole = [self._packed(part) for part in arrived]
+        if self._strategy.num_replicas_in_sync > 1:
+            batches = self._pieces()
+        self._into.rows = _rows(whole[0])
+        self._into.rows_of_replicas = [
+            _rows(piece) for piece in self._strategy.experimental_local_results(batches[0])
+        ]
         self._measure_step(batches)
-        self._measure_gap(batches[0])
+        self._measure_gap(whole[0])
+
+    def _pieces(self):
+        """Batches as the replicas get them."""
+        with as_profile_error("the dataset cannot be distributed"):
+            few = self._strategy.experimental_distribute_dataset(self._dataset.take(KEPT))
+            return list(few)
 
     def _measure_host(self):
         times = self._into.parts["host"] = []
@@ -154,7 +178,7 @@ class PartsAlone:
             for i in range(self._repeats + WARM):
                 batch = batches[i % len(batches)]
                 begin = time.perf_counter()
-                read_result(self._strategy.run(self._step, args=(batch,)))
+                read(self._strategy.run(self._step, args=(batch,)))
                 times.append(1e3 * (time.perf_counter() - begin))
         self._into.parts["step"] = times[WARM:]
 
@@ -163,15 +187,22 @@ class PartsAlone:
         with tf.device(compat.host_of(self._data)):
             on_host = tf.nest.map_structure(tf.identity, batch, expand_composites=True)
             dataset = tf.data.Dataset.from_tensors(on_host).repeat()
-        into = Measured()
-        # Enough slots that no transfer is waited for.
-        feeding = DataModelSplitStrategy(self._data, self._model, slots=6)
+        found, feeding = Staged(), self._feeding()
         staged_run(
-            self._strategy, dataset, self._step, steps=self._repeats, into=into, feeding=feeding
+            self._strategy, dataset, self._step, steps=self._repeats, into=found, feeding=feeding
         )
         alone = statistics.median(self._into.parts["step"])
         moves = max(statistics.median(self._into.parts[n]) for n in ("copy", "transfer"))
-        self._into.gap_ms = max(0.0, statistics.median(into.steps) - max(alone, moves))
+        self._into.gap_ms = max(0.0, statistics.median(found.steps) - max(alone, moves))
+
+    def _feeding(self):
+        """A strategy with so many slots that no transfer is waited for."""
+        if self._strategy.num_replicas_in_sync == 1:
+            return DataModelSplitStrategy(self._data, self._model, slots=6)
+        extended = self._strategy.extended
+        return MirroredDataModelSplitStrategy(
+            extended.data_devices, extended.worker_devices, slots=6, shares=self._strategy.shares
+        )
 
     def _timed(self, name, batches, work, device, prepare=lambda tensors: tensors):
         times, results = self._into.parts.setdefault(name, []), {}
@@ -197,45 +228,10 @@ class PartsAlone:
         return tf.nest.pack_sequence_as(self._spec, list(parts), expand_composites=True)
 
 
-def staged_run(strategy, dataset, step, *, steps: int, into: Measured, feeding=None) -> None:
-    """Measures all parts together, over `steps` steps after the first ones.
-
-    `feeding` is the strategy that distributes the dataset, where it is another one.
-    """
-    clock, feeding = time.perf_counter, feeding or strategy
-    with Monitor(feeding, first_steps=STAGED_WARM, sample_every=5) as monitor:
-        with as_profile_error("the dataset cannot be distributed"):
-            distributed = feeding.experimental_distribute_dataset(dataset)
-        ended, count = 0.0, 0
-        with as_profile_error("the staged run failed"):
-            for batch in monitor.batches(distributed):
-                got = clock()
-                read_result(strategy.run(step, args=(batch,)))
-                now = clock()
-                if count > STAGED_WARM:
-                    into.gaps.append(1e3 * (got - ended))
-                    into.steps.append(1e3 * (now - ended))
-                ended, count = now, count + 1
-                if count > steps + STAGED_WARM:
-                    break
-            into.monitor = monitor.summary()
-            if count <= steps + STAGED_WARM:
-                raise too_short(count, steps + STAGED_WARM + 1)
-
-
-def too_short(found: int, wanted: int) -> ProfileError:
-    return ProfileError(
-        f"the dataset ended after {found} batches and {wanted} are needed: ask for fewer steps "
-        "(--num_steps), or repeat() it"
-    )
-
-
-def read_result(result) -> None:
-    """Waits for a step by reading what it returned, as a loop that prints its loss does."""
-    for tensor in tf.nest.flatten(result, expand_composites=True):
-        if tf.is_tensor(tensor):
-            tensor.numpy()
-            return
+def _rows(batch) -> int:
+    """Of a batch, or of a replica's part of it: of its first tensor."""
+    tensors = tf.nest.flatten(batch, expand_composites=True)
+    return int(tensors[0].shape[0] or 1) if tensors and tensors[0].shape.rank else 1
 
 
 def _read(tensors, device) -> None:
@@ -246,20 +242,3 @@ def _read(tensors, device) -> None:
             return
 
 
-@contextlib.contextmanager
-def as_profile_error(what: str):
-    """Turns an error in the user's functions into one sentence."""
-    try:
-        yield
-    except ProfileError:
-        raise
-    except Exception as error:
-        raise ProfileError(f"{what}: {_one_line(error)}") from error
-
-
-def _one_line(error):
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    # An error inside a tf.function ends with the user's own words and begins with where it was.
-    line = lines[-1] if lines[0] == "in user code:" else lines[0]
-    kind = f"{type(error).__name__}: "
-    return kind + re.sub(r"\{\{function_node [^}]*\}\} ", "", line.removeprefix(kind))

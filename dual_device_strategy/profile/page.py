@@ -2,7 +2,7 @@
 
 import html
 
-from dual_device_strategy.profile.judging import TITLES
+from dual_device_strategy.profile.setup import TITLES
 
 # Successive batches have different colours, so that the eye can follow one from row to row.
 _COLOURS = ("#1f77b4", "#e08214", "#2ca02c", "#9467bd")
@@ -57,7 +57,7 @@ def render(result: dict) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Profile: where the time goes</title><style>{_STYLE}</style></head><body>
 <h1>Where the time goes</h1>
-<p>Data device {_text(devices["data"])}, model device {_text(devices["model"])}, {slots} slots.</p>
+<p>Data: {_text(devices["data"])}; model: {_text(devices["model"])}; {slots} slots.</p>
 {note}
 {_verdict(result)}
 <h2>Each part alone</h2>
@@ -87,7 +87,11 @@ the data device, READY on the model device, TRAINING.</p>
 {_advice(judged["advice"])}
 <h2>What if</h2>
 <p class=note>Simulated from the times above, in ms per batch of this size.</p>
-{_what_if(judged["predictions"])}"""
+{_what_if(judged["predictions"])}
+<h2>Other uses of the devices</h2>
+<p class=note>Computed from the times above, in proportion to rows; adding up gradients is not in
+it.</p>
+{_layouts(judged["layouts"])}"""
 
 
 def _headline(judged):
@@ -98,6 +102,7 @@ def _headline(judged):
             *figures,
             (f"{judged['overlap']:.0%}", "of the limit reached"),
             (f"{judged['variation']:.0%}", "variation of the steps"),
+            *((f"{ms:.1f} ms", f"a step, {words}") for words, ms in judged["ahead_ms"].items()),
         ]
     cells = "".join(f"<div class=figure><b>{v}</b>{_text(t)}</div>" for v, t in figures)
     return f"<div class=figures>{cells}</div>"
@@ -122,6 +127,10 @@ def _part_table(result):
     rows = [(TITLES[part["part"]], part) for part in result["parts"] if part["count"]]
     if step:
         rows += [("staged step", result["staged"]), ("gap between steps", result["staged"]["gaps"])]
+        rows += [
+            (f"staged step, {words}", figures)
+            for words, figures in result["staged"]["others"].items()
+        ]
     cells = "".join(
         f"<tr><td>{title}<td>{row['median_ms']:.2f}<td>{row['mean_ms']:.2f}<td>{row['std_ms']:.2f}"
         f"<td>{_share(row['median_ms'], step)}</tr>"
@@ -190,10 +199,25 @@ def _advice(advice):
 
 def _what_if(predictions):
     cells = "".join(
-        f"<tr><td>{_text(p['setting'])}<td>{p['ms_per_batch']:.1f}<td>{p['wait_share']:.0%}</tr>"
+        f"<tr><td>{_text(p['setting'])}<td>{p['ms_per_batch']:.1f}<td>{p['wait_share']:.0%}"
+        f"<td>{p['ahead_ms_per_batch']:.1f}</tr>"
         for p in predictions
     )
-    return f"<div class=wide><table><tr><th>setting<th>ms<th>waiting</tr>{cells}</table></div>"
+    head = "<tr><th>setting<th>ms, read on every step<th>waiting<th>ms, read now and then</tr>"
+    return f"<div class=wide><table>{head}{cells}</table></div>"
+
+
+def _layouts(layouts):
+    cells = "".join(
+        f"<tr><td>{_text(found['name'])}<td>{found['step_ms']:.1f}<td>{found['ahead_ms']:.1f}"
+        f"<td>{_text(found['limit'])}</tr>"
+        for found in layouts
+    )
+    head = (
+        "<tr><th>which devices do what<th>ms, read on every step<th>ms, read now and then"
+        "<th>the longest part</tr>"
+    )
+    return f"<div class=wide><table>{head}{cells}</table></div>"
 
 
 def _text(value):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -10,8 +10,13 @@ import tensorflow as tf
 from dual_device_strategy import emulation
 from dual_device_strategy.devices import short_name, usable_cores
 from dual_device_strategy.profile import measuring, page
-from dual_device_strategy.profile.judging import TITLES, Judgement, judge
-from dual_device_strategy.whatif import PARTS, PartTimes, predict
+from dual_device_strategy.profile.judging import Judgement, judge
+from dual_device_strategy.profile.setup import TITLES, Setup, work_of
+from dual_device_strategy.profile.staged import ProfileError
+from dual_device_strategy.readings import Reading
+from dual_device_strategy.whatif import PartTimes, predict
+
+SHOWN = 4  # uses of the devices
 
 
 @dataclasses.dataclass
@@ -27,6 +32,7 @@ class Profile:
     judgement: Judgement | None = None
     emulated: bool = False
     failure: str | None = None  # why the measurement is incomplete
+    setup: Setup = dataclasses.field(default_factory=Setup)
 
     def as_json(self) -> dict:
         result = {
@@ -43,6 +49,10 @@ class Profile:
                 **_figures(self.measured.steps),
                 "gaps": _figures(self.measured.gaps),
                 "monitor": self.measured.monitor,
+                "others": {
+                    reading.words: _figures(times)
+                    for reading, times in self.measured.others.items()
+                },
             },
             "gap_ms": self.measured.gap_ms,
             "front_end_core_ms": self.measured.front_end_core_ms,
@@ -50,9 +60,8 @@ class Profile:
         if self.judgement:
             result["judgement"] = dataclasses.asdict(self.judgement)
             result["judgement"]["advice"] = [str(advice) for advice in self.judgement.advice]
-            parts = PartTimes(
-                **{name: self.measured.parts[name] for name in PARTS}, gap=self.measured.gap_ms
-            )
+            result["work"] = dataclasses.asdict(work_of(self.measured))
+            parts = PartTimes(**self.setup.applied(self.measured), gap=self.measured.gap_ms)
             result["timeline"] = predict(parts, slots=self.slots, steps=60).spans[20:40]
         return result
 
@@ -60,7 +69,7 @@ class Profile:
         """The measurements so far, for a terminal."""
         kind = " (emulated: overlap and waiting, not speed)" if self.emulated else ""
         lines = [
-            f"data device {self.devices['data']}, model device {self.devices['model']}, "
+            f"{_named('data', self.devices)}, {_named('model', self.devices)}, "
             f"slots={self.slots}{kind}",
             f"{'each part alone':<32}{'median ms':>9}{'std':>8}{'of a step':>11}",
         ]
@@ -71,6 +80,8 @@ class Profile:
             lines.append("all together")
             lines.append(_row("staged step", self.measured.steps, step))
             lines.append(_row("gap between steps", self.measured.gaps, step))
+            for reading, times in self.measured.others.items():
+                lines.append(_row(f"staged step, {reading.words}", times, step))
         if self.judgement:
             lines += ["", *self._findings()]
         return "\n".join(lines)
@@ -85,10 +96,26 @@ class Profile:
             )
         lines.append(f"verdict: {found.verdict}")
         lines += [f"advice: {advice}" for advice in found.advice]
-        lines.append("what if (simulated from the times above, ms per batch of this size):")
         lines.append(
-            "  " + ", ".join(f"{p['setting']} {p['ms_per_batch']:.1f}" for p in found.predictions)
+            "what if (simulated from the times above, ms per batch of this size; in brackets where "
+            "the loss is read now and then):"
         )
+        lines.append(
+            "  "
+            + ", ".join(
+                f"{p['setting']} {p['ms_per_batch']:.1f} ({p['ahead_ms_per_batch']:.1f})"
+                for p in found.predictions
+            )
+        )
+        if len(found.layouts) > 1:
+            lines.append(
+                f"what {self.setup.devices} devices could do (computed, ms a step; times in "
+                "proportion to rows, gradients added up for nothing):"
+            )
+            lines += [
+                f"  {layout['name']} {layout['step_ms']:.1f} ({layout['ahead_ms']:.1f})"
+                for layout in found.layouts[:SHOWN]
+            ]
         return lines
 
     def write_html(self, path: str | Path) -> None:
@@ -102,15 +129,18 @@ def profile(
     step: Callable,
     *,
     steps: int = 50,
+    readings: Sequence[Reading] = (Reading.EVERY_TENTH,),
     result: Profile | None = None,
 ) -> Profile:
     """Measures each part of a pipeline alone, and all together, under the strategy.
 
     Args:
-      strategy: a `DataModelSplitStrategy`.
+      strategy: a `DataModelSplitStrategy` or a `MirroredDataModelSplitStrategy`.
       dataset: not distributed; with `on_data_device` in it for the front end.
       step: the function that the loop gives to `strategy.run`, with a batch; its result is read.
-      steps: repetitions of each measurement; the dataset must have four batches more.
+      steps: repetitions of each measurement; the dataset must have eleven batches more.
+      readings: how often the result is read in further staged runs, beside the one that reads it
+        on every step.
       result: filled as the measurement goes on, and so still of use if that fails.
 
     Raises:
@@ -118,20 +148,33 @@ def profile(
     """
     result = result or empty(strategy)
     try:
-        measuring.measure(strategy, dataset, step, repeats=steps, into=result.measured)
-    except measuring.ProfileError as error:
+        measuring.measure(
+            strategy, dataset, step, repeats=steps, into=result.measured, readings=readings
+        )
+    except ProfileError as error:
         result.failure = str(error)
         raise
-    result.judgement = judge(result.measured, result.slots, usable_cores())
+    result.judgement = judge(result.measured, result.slots, usable_cores(), result.setup)
     return result
 
 
 def empty(strategy: tf.distribute.Strategy) -> Profile:
+    """A profile in which nothing is measured yet."""
     extended = strategy.extended
-    names = {"data": extended.data_device, "model": extended.worker_devices[0]}
-    names = {role: short_name(name) for role, name in names.items()}
+    data, model = extended.data_devices, extended.worker_devices
+    names = {
+        role: ", ".join(map(short_name, devices))
+        for role, devices in (("data", data), ("model", model))
+    }
     emulated = bool(emulation.active()) and any("GPU" in name for name in names.values())
-    return Profile(names, extended.slots_in_use, measuring.Measured(), emulated=emulated)
+    setup = Setup(len(data), len(model), shared=len(model) > 1 and bool(set(data) & set(model)))
+    return Profile(
+        names, extended.slots_in_use, measuring.Measured(), emulated=emulated, setup=setup
+    )
+
+
+def _named(role: str, devices: dict[str, str]) -> str:
+    return f"{role} device{'s' if ',' in devices[role] else ''} {devices[role]}"
 
 
 def _figures(times):

@@ -13,7 +13,7 @@ SETUP = Path(__file__).resolve().parent.parent.parent / "setup.py"
 def test_the_package_lists_its_commands(run_python, arguments):
     done = run_python(["-m", "dual_device_strategy", *arguments])
     assert done.returncode == 0, done.stderr
-    for command in ("validate", "profile", "compare", "example", "launch"):
+    for command in ("validate", "profile", "compare", "whatif", "example", "launch"):
         assert re.search(rf"^  {command} +\S", done.stdout, re.MULTILINE), done.stdout
 
 

@@ -10,7 +10,9 @@ from dual_device_strategy import DataModelSplitStrategy, Monitor, devices
 from dual_device_strategy.compare import plot, report
 from dual_device_strategy.compare.contenders import (
     HOST_SIDE,
+    IN_STEP,
     OURS,
+    SHARED,
     Setting,
     contenders,
     holding_a_core,
@@ -19,6 +21,8 @@ from dual_device_strategy.compare.contenders import (
 from dual_device_strategy.compare.logs import compare_logs
 from dual_device_strategy.compare.rounds import Comparison, Row, compare_at
 from dual_device_strategy.monitor import RunLog
+from dual_device_strategy.readings import Reading
+from dual_device_strategy.whatif import Work
 from dual_device_strategy.workload import Workload
 
 SMALL = Workload(4, 8, 8, (4.0, 8.0, 8.0), step_mb=1)
@@ -27,7 +31,7 @@ PEERS = {
     "mirrored, one device",
     "by hand on both devices",
     HOST_SIDE,
-    "mirrored, half a batch each",
+    IN_STEP,
 }
 
 
@@ -35,12 +39,13 @@ def test_every_contender_computes_the_same_loss():
     """With real work: log spectra and a small transformer, from the same weights."""
     workload = Workload(2, 8, 8, width=16, layers=1)
     losses = {}
-    for name, make in contenders(workload, Setting("GPU:0", "GPU:1")).items():
+    made = contenders(workload, Setting("GPU:0", "GPU:1"), lambda: Work(step=1, rows=2))
+    for name, make in made.items():
         tf.keras.utils.set_random_seed(3)
         next_batch, step = make()
         losses[name] = float(step(next_batch()))
-    assert set(losses) == {OURS, *PEERS}
-    assert list(losses.values()) == pytest.approx([losses[OURS]] * 6, rel=1e-4)
+    assert set(losses) == {OURS, SHARED, *PEERS}
+    assert list(losses.values()) == pytest.approx([losses[OURS]] * 7, rel=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +54,13 @@ def compared():
 
 
 def test_rounds_measure_every_contender_and_every_stage_alone(compared):
-    assert {row.name for row in compared.rows} == {OURS, *PEERS}
+    assert {row.name for row in compared.rows} == {OURS, SHARED, *PEERS}
     assert set(compared.alone) == {"host", "front end", "step"}
     for row in (*compared.rows, *compared.alone.values()):
         assert (len(row.times), row.problem) == (8, "")
+    for row in compared.rows:
+        assert len(row.others[Reading.EVERY_TENTH]) == 2
+    assert " | read every tenth | " in report.table(compared)
     # A batch of 4 takes a quarter of the times for 16.
     assert compared.part_ms == (1, 2, 2)
     assert compared.limit_ms >= 2
@@ -65,27 +73,42 @@ def test_memory_is_counted_on_the_device_that_holds_it(compared):
     memory = {row.name: row.memory_mb for row in compared.rows}
     assert memory["one device"]["model"] >= 4  # the step's 1 MB for each of 4
     assert memory["one device"]["data"] < 1
-    half = memory["mirrored, half a batch each"]
+    half = memory[IN_STEP]
     assert 2 <= half["model"] < memory["one device"]["model"]
     assert half["data"] >= 2
 
 
 def test_what_does_not_fit_is_a_row_of_the_table_and_the_others_go_on():
     hungry = dataclasses.replace(SMALL, step_mb=400)  # 1,600 of 1,024 MB
-    without = set(PEERS) - {"one device", "mirrored, half a batch each"}
+    without = {SHARED, *PEERS} - {"one device", IN_STEP}
     comparison = compare_at(hungry, Setting("GPU:0", "GPU:1"), steps=2, rounds=1, without=without)
     problems = {row.name: row.problem for row in comparison.rows}
     # Half a batch on each device fits.
-    assert problems.pop("mirrored, half a batch each") == ""
+    assert problems.pop(IN_STEP) == ""
     assert problems == {OURS: "does not fit", "one device": "does not fit"}
-    assert "| split (ours) | - | - | - | - | - | - | does not fit |" in report.table(comparison)
+    assert "| split (ours) | - | - | - | - | - | - | - | does not fit |" in report.table(comparison)
     assert report.first_that_do_not_fit([comparison])[OURS] == 4
     assert "No batch size fits" in report.recommendation([comparison], 3, None)
 
 
 def test_an_odd_batch_is_not_halved():
     names = contenders(dataclasses.replace(SMALL, batch_size=5), Setting("GPU:0", "GPU:1"))
-    assert "mirrored, half a batch each" not in names
+    assert IN_STEP not in names
+
+
+def test_several_devices_divide_the_work_and_the_limit():
+    setting = Setting(["CPU:3", "CPU:2"], ["CPU:0", "CPU:1", "CPU:2"])
+    assert setting.model_devices == ("CPU:0", "CPU:1")
+    without = PEERS - {IN_STEP}
+    several = compare_at(
+        dataclasses.replace(SMALL, step_mb=0), setting, steps=2, rounds=1, without=without,
+        readings=[Reading.ONE_FUNCTION],
+    )  # fmt: skip
+    assert {row.name: row.problem for row in several.rows} == dict.fromkeys(
+        [OURS, SHARED, IN_STEP], ""
+    )
+    alone = {name: row.step_ms for name, row in several.alone.items()}
+    assert several.limit_ms == max(alone["host"], alone["front end"] / 2, alone["step"] / 2)
 
 
 def test_the_front_end_on_the_host_holds_a_core(compared):
@@ -142,10 +165,11 @@ def test_the_table_says_where_ours_loses():
 def test_the_summary_has_a_line_for_each_case_and_size():
     lines = report.summary([made_up(8, 20.4, 40.8), made_up(16, 21, 21)]).splitlines()
     assert lines[0].startswith(
-        "| batch size | host, front end, step | slowest alone | split (ours)"
+        "| batch size | host, front end, step | loss | slowest alone | split (ours)"
     )
     assert lines[2] == (
-        "| 8 | 5, 10, 10 | 20.00 | 20.40 (1.020 x slowest) | 40.80 (2.00 x) | 0.0% | 1 |"
+        "| 8 | 5, 10, 10 | read on every step | 20.00 | 20.40 (1.020 x slowest) | "
+        "40.80 (2.00 x) | 0.0% | 1 |"
     )
     assert len({line.count("|") for line in lines}) == 1
 
@@ -182,6 +206,16 @@ def test_the_verdict_is_a_sentence_and_knows_what_it_cannot_tell():
     )
     assert report.verdict([made_up(8, 20, 16)]) == (
         "At batch size 8, front end on the host is 1.25 times as fast as ours."
+    )
+    shared = made_up(8, 20, 40)
+    shared.rows.append(dataclasses.replace(shared.rows[0], name=SHARED, times=[10.0] * 5))
+    shared.rows[1].others = {Reading.EVERY_TENTH: [8.0] * 5}
+    shared.rows[2].others = {Reading.EVERY_TENTH: [10.0] * 5}
+    shared.readings = Reading.EVERY_STEP, Reading.EVERY_TENTH
+    assert report.verdict([shared]) == (
+        "Loss read on every step: Ours with shares is the fastest at batch size 8: 4.00 times as "
+        "fast as the next best (front end on the host). Loss read every tenth: At batch size 8, "
+        "front end on the host is 1.25 times as fast as ours with shares."
     )
     noisy = made_up(8, 20, 21)
     noisy.rows[0].times = [14.0, 18.0, 20.0, 22.0, 27.0]
@@ -251,6 +285,8 @@ def ended(run_commands, tmp_path_factory):
         "nothing fits": [*small, "--step_mb=9000"],
         "sizes": [*small, "--batch_sizes=8,none"],
         "times": [*small, "--part_ms=1"],
+        "fixed": [*small, "--fixed_ms=1"],
+        "reading": [*small, "--reading=sometimes"],
         "picture": [*small, "--plot=out.pdf"],
         "unwritable": [*small, "--json=/no/such/folder/out.json"],
     }
@@ -291,6 +327,8 @@ def test_logs_of_two_runs_are_a_table(ended):
         ("nothing fits", "", "No batch size fits: make batches smaller than the smallest"),
         ("sizes", "--batch_sizes=8,none must be whole numbers from 1 on", ""),
         ("times", "--part_ms=1 must be three times in ms", ""),
+        ("fixed", "--fixed_ms=1 must be two times in ms", ""),
+        ("reading", "--reading=sometimes: 'sometimes' is not one of every_step, every_tenth", ""),
         ("picture", "--plot=out.pdf must be a .png or an .html file", ""),
         ("unwritable", "--json=/no/such/folder/out.json cannot be written (No such file", ""),
     ],

@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, on_data_device
+from dual_device_strategy import (
+    DataModelSplitStrategy,
+    MirroredDataModelSplitStrategy,
+    on_data_device,
+)
 from dual_device_strategy.profile import ProfileError, profile
 from dual_device_strategy.profile.judging import judge
 from dual_device_strategy.profile.measuring import Measured
 from dual_device_strategy.profile.page import render
 from dual_device_strategy.profile.result import empty
+from dual_device_strategy.profile.setup import Setup
+from dual_device_strategy.readings import Reading
 from dual_device_strategy.workload import Workload
 
 PARTS = ("host", "copy", "front_end", "transfer", "step")
@@ -38,6 +44,11 @@ def test_each_stage_is_measured_alone_and_all_together(measured):
         assert parts[name]["median_ms"] >= least
     assert figures["staged"]["median_ms"] >= 29
     assert figures["staged"]["gaps"]["count"] == 8
+    assert figures["staged"]["others"]["read every tenth"]["median_ms"] >= 29
+    assert figures["judgement"]["ahead_ms"] == {
+        "read every tenth": figures["staged"]["others"]["read every tenth"]["median_ms"]
+    }
+    assert figures["work"]["rows"] == 16
     assert figures["judgement"]["bottleneck"] == "data device (copy and front end)"
     assert figures["judgement"]["limit_ms"] == pytest.approx(
         parts["front_end"]["median_ms"] + parts["copy"]["median_ms"]
@@ -56,6 +67,9 @@ def test_the_table_has_every_stage_the_verdict_and_the_predictions(measured):
         "verdict: ",
         "advice: training takes only",
         "two model devices",
+        "staged step, read every tenth",
+        "what 2 devices could do",
+        "2 do both, front end in the step",
     ):
         assert words in table
 
@@ -68,6 +82,27 @@ def test_on_logical_cpus_the_same_figures_are_there():
     assert not result.emulated
     assert [len(result.measured.parts[name]) for name in PARTS] == [5] * 5
     assert result.judgement.step_ms > 0
+
+
+def test_several_devices_are_measured_on_the_pieces_that_they_train():
+    strategy = MirroredDataModelSplitStrategy(
+        ["CPU:3"], ["CPU:1", "CPU:2", "CPU:3"], shares=(0.4, 0.4, 0.2)
+    )
+    double = on_data_device(lambda x: 2 * x)
+    dataset = tf.data.Dataset.from_tensors(tf.ones([20, 100])).repeat().apply(double)
+    result = profile(
+        strategy, dataset, tf.function(tf.reduce_sum), steps=5, readings=[Reading.ONE_FUNCTION]
+    )
+    measured = result.measured
+    assert (measured.rows, measured.rows_of_replicas) == (20, [8, 8, 4])
+    assert result.setup == Setup(data_devices=1, model_devices=3, shared=True)
+    assert len(measured.others[Reading.ONE_FUNCTION]) == 1
+    assert result.as_json()["work"]["step"] == pytest.approx(
+        2.5 * np.median(measured.parts["step"])
+    )
+    table = result.table()
+    assert "data device CPU:3, model devices CPU:1, CPU:2, CPU:3, slots=4" in table
+    assert "what 3 devices could do" in table
 
 
 def judged(host, copy, front_end, transfer, step, *, took=None, core_ms=None, cores=2, slots=3):

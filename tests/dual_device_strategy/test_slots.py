@@ -8,14 +8,19 @@ from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_devi
 from dual_device_strategy.whatif import PartTimes, predict
 
 
-def noted_times(stages, slots, steps=250):
+def noted_times(stages, slots, steps=250, reads_every=1):
     """What the stages would have noted: when each batch was asked for, and when it arrived."""
-    spans = predict(stages, slots=slots, steps=steps, seed=3).spans
+    spans = predict(stages, slots=slots, steps=steps, seed=3, reads_every=reads_every).spans
     arrived = np.array([span["transfer"][1] for span in spans])
-    began = [span["step"][0] for span in spans]
+    got = []
+    for i, span in enumerate(spans):
+        read = reads_every and i % reads_every == 0
+        free = 0 if not i else spans[i - 1]["step"][1] if read else got[-1]
+        got.append(max(free, span["transfer"][1]))
     ready = slots - 2
+    copies = min(2, ready)
     taken = [
-        max(began[i - ready] if i >= ready else 0, arrived[i - 1] if i else 0)
+        max(got[i - ready] if i >= ready else 0, arrived[i - copies] if i >= copies else 0)
         for i in range(len(spans))
     ]
     return np.array([0, *taken[:-1]]), arrived
@@ -25,10 +30,16 @@ def varying(mean, spread):
     return np.maximum(0, np.random.default_rng(1).normal(mean, mean * spread, 2000))
 
 
+def test_many_slots_that_are_seldom_full_stay():
+    stages = PartTimes(front_end=varying(20, 0.6), transfer=0.3, step=varying(20, 0.6))
+    noted = slot_tuning.stage_times(*noted_times(stages, 8), 6)
+    assert slot_tuning.choose(*noted, batches=400) >= 6
+
+
 @pytest.mark.parametrize("slots", [3, 5])
 def test_stage_times_are_found_from_when_batches_were_asked_for_and_arrived(slots):
     stages = PartTimes(front_end=varying(15, 0.6), transfer=0.3, step=varying(20, 0.6))
-    prepared, stepped = slot_tuning.stage_times(*noted_times(stages, slots), slots - 2)
+    prepared, stepped, _ = slot_tuning.stage_times(*noted_times(stages, slots), slots - 2)
     assert prepared.mean() == pytest.approx(15, rel=0.15)
     assert stepped.mean() == pytest.approx(20, rel=0.15)
     assert stepped.std() == pytest.approx(12, rel=0.2)
@@ -49,6 +60,19 @@ def test_slots_are_the_fewest_that_hide_the_jitter(front_end, step, least, most)
     assert least <= chosen <= most
     at = {n: predict(stages, slots=n, steps=3000).step_ms for n in range(2, 9)}
     assert at[chosen] <= 1.02 * min(at.values())
+
+
+@pytest.mark.parametrize("spread", [0.3, 0.6])
+@pytest.mark.parametrize("reads_every", [0, 10])
+def test_a_loop_that_runs_ahead_needs_no_more_than_four(spread, reads_every):
+    stages = PartTimes(front_end=varying(20, spread), transfer=0.3, step=varying(20, spread))
+    noted = slot_tuning.stage_times(*noted_times(stages, 4, reads_every=reads_every), 2)
+    assert slot_tuning.choose(*noted, batches=400) == 4
+    at = {n: predict(stages, slots=n, steps=3000, reads_every=reads_every).step_ms for n in (4, 8)}
+    assert at[4] <= 1.02 * at[8]
+    # With more slots in use it comes back to four.
+    noted = slot_tuning.stage_times(*noted_times(stages, 7, reads_every=reads_every), 5)
+    assert slot_tuning.choose(*noted, batches=400) == 4
 
 
 def test_too_few_batches_change_nothing():
@@ -96,7 +120,7 @@ def test_slots_stay_inside_the_free_memory(monkeypatch):
     def chosen(free_batches):
         free = int(free_batches * 4004)
         monkeypatch.setattr(slot_tuning, "free_memory", lambda device: free)
-        monkeypatch.setattr(slot_tuning, "choose", lambda prepared, stepped, batches: 8)
+        monkeypatch.setattr(slot_tuning, "choose", lambda *noted: 8)
         strategy = DataModelSplitStrategy("GPU:0", "GPU:1", slots="auto")
         dataset = strategy.experimental_distribute_dataset(jittered(4))
         slots = []

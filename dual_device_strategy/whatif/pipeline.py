@@ -114,7 +114,7 @@ def predict(
     *,
     slots: int = 4,
     model_devices: int = 1,
-    runs_ahead: bool = False,
+    reads_every: int = 1,
     steps: int = 400,
     host_buffer: int = 8,
     dispatch_ms: float = 0.5,
@@ -126,18 +126,21 @@ def predict(
       parts: the times of the parts.
       slots: as in `DataModelSplitStrategy`.
       model_devices: with more than one, each takes a batch of its own on every step.
-      runs_ahead: whether the loop goes on to the next step without reading a result of this one,
-        as one that reads the loss now and then, and one inside a tf.function; `gap` is then hidden.
+      reads_every: the loop reads the result of every step (1), of every tenth (10), or of none of
+        them (0, as inside a tf.function).  Where it does not, it goes on to the next step at once,
+        and `gap` is hidden.
       steps: the number of steps; use more where times vary much.
       host_buffer: the number of batches that the host pipeline prefetches.
       dispatch_ms: the time from when a step gets its batch until its work is on the device.  A
         transfer that is asked for after that waits for the step to end, because TensorFlow's
-        device-to-device copy waits for the work queued on the receiver.  A loop that runs ahead has
-        nothing else to do: there every transfer is asked for after that.
+        device-to-device copy waits for the work queued on the receiver.  A loop that does not read
+        has nothing else to do: there every transfer is asked for after that.
       seed: the seed of the draws.
     """
     if slots < 2:
         raise ValueError(f"slots must be at least 2 (one preparing, one training), got {slots}")
+    if reads_every < 0:
+        raise ValueError(f"reads_every must be 0 (never) or more, got {reads_every}")
     if model_devices < 1 or steps < 20:
         raise ValueError(
             f"at least one model device and 20 steps are needed, got "
@@ -145,14 +148,17 @@ def predict(
         )
     ready_slots, m = slots - 2, model_devices
     at_once = m * max(1, min(2, ready_slots))  # copies under way, see copies.py
-    dispatch = 0.0 if runs_ahead else dispatch_ms
+    dispatch = dispatch_ms if reads_every == 1 else 0.0
     batches = steps * m
     random = np.random.default_rng(seed)
     host, copy, front_end, transfer = (
         _draws(getattr(parts, name), batches, random) for name in PARTS[:4]
     )
-    gap_ms = 0.0 if runs_ahead else parts.gap
-    step = [gap_ms + ms for ms in _draws(parts.step, steps, random)]
+    read = [bool(reads_every) and s % reads_every == 0 for s in range(steps)]  # before step s
+    step = [
+        ms + parts.gap * after_reading
+        for ms, after_reading in zip(_draws(parts.step, steps, random), read, strict=True)
+    ]
 
     made, asked, prepared, taken, arrived = ([0.0] * batches for _ in range(5))
     got, queued, begun, ended = ([0.0] * steps for _ in range(4))
@@ -162,7 +168,7 @@ def predict(
         return times[i - gap] if i >= gap else 0.0
 
     for s in range(steps):
-        asks = before(queued if runs_ahead else ended, s)
+        asks = before(ended if read[s] else queued, s)
         for i in range(s * m, s * m + m):
             # The host makes a batch when the buffer has room: one was asked for by the data part.
             host_begin = max(before(made, i), before(asked, i, host_buffer))

@@ -1,0 +1,242 @@
+"""Which devices of a machine prepare, which train, and how long a step then takes.
+
+>>> work = Work(front_end=20, step=60, front_end_fixed=5, step_fixed=5, rows=24)
+>>> for layout in layouts(work, devices=2):
+...     print(f"{layout.step_ms:.1f} ms  {layout.name}")
+47.5 ms  1 prepares, 2 train: 17:7 rows
+50.0 ms  2 do both, front end in the step
+65.0 ms  1 prepares, 1 trains
+90.0 ms  1 device, front end in the step
+
+Everything follows from what a whole batch takes on one device.  What is assumed: a front end and a
+step take a fixed time and one in proportion to their rows; devices are alike; a device does one
+thing at a time, and its links carry data meanwhile; slots hide jitter (`predict` knows jitter).
+"""
+
+import dataclasses
+import math
+
+PREPARING, TRAINING, LINKS, HOST = "the data devices", "the model devices", "the links", "the host"
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a whole batch takes, in milliseconds.
+
+    Attributes:
+      host: the host pipeline of a machine.
+      copy: from the host to a device.
+      front_end: the front end on one device, without its fixed cost.
+      transfer: a prepared batch over the link of one device.
+      step: the training step on one device, without its fixed cost.
+      front_end_fixed: what each launch of the front end takes, whatever its rows.
+      step_fixed: likewise of the step.
+      gap: what a loop needs between two steps if it reads the result of each.
+      rows: of a whole batch.
+      gradient_mb: what devices add up after each step, in megabytes.
+      link_gbps: the links between the devices of a machine, in gigabytes a second.
+    """
+
+    host: float = 0.0
+    copy: float = 0.0
+    front_end: float = 0.0
+    transfer: float = 0.0
+    step: float = 0.0
+    front_end_fixed: float = 0.0
+    step_fixed: float = 0.0
+    gap: float = 0.0
+    rows: int = 24
+    gradient_mb: float = 0.0
+    link_gbps: float = 12.0
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            least = 1 if field.name == "rows" else 0
+            if not math.isfinite(value) or value < least or (field.name, value) == ("link_gbps", 0):
+                raise ValueError(f"{field.name}={value} must be a number from {least} on")
+
+    def preparing(self) -> float:
+        """The whole batch on one data device."""
+        return self.copy + self.front_end_fixed + self.front_end
+
+    def training(self, rows: int) -> float:
+        """The step over this many rows on one device."""
+        return self.step_fixed + self.step * rows / self.rows if rows else 0.0
+
+    def all_reduce(self, devices: int) -> float:
+        """Adding up the gradients of devices in a ring."""
+        return 2 * (devices - 1) / devices * self.gradient_mb / self.link_gbps
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """One way to use the devices.
+
+    Attributes:
+      name: in words.
+      preparing: how many devices prepare whole batches, in turns; 0 where the front end is in the
+        step.
+      rows: of each training device; where data devices train too, theirs are the last.
+      parts: what each part takes for a batch, by name.
+      gap: what is added to the devices that train if the loop reads on every step.
+    """
+
+    name: str
+    preparing: int
+    rows: tuple[int, ...]
+    devices: int
+    parts: dict[str, float]
+    gap: float
+
+    @property
+    def step_ms(self) -> float:
+        """A step of a loop that reads the result of every step."""
+        later = {TRAINING: self.gap, PREPARING: self.gap if self.shared else 0.0}
+        return max(ms + later.get(part, 0.0) for part, ms in self.parts.items())
+
+    @property
+    def without_host(self) -> "Layout":
+        """The same fed by a host that takes no time."""
+        parts = {part: ms for part, ms in self.parts.items() if part != HOST}
+        return dataclasses.replace(self, parts=parts)
+
+    @property
+    def ahead_ms(self) -> float:
+        """A step of a loop that runs ahead of its devices, reading now and then."""
+        return max(self.parts.values())
+
+    @property
+    def limit(self) -> str:
+        """The part that is the longest."""
+        return max(self.parts, key=self.parts.get)
+
+    @property
+    def shared(self) -> bool:
+        """Whether data devices train as well."""
+        return bool(self.preparing) and self.preparing + len(self.rows) > self.devices
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """For `MirroredDataModelSplitStrategy(shares=...)`."""
+        return tuple(round(rows / sum(self.rows), 4) for rows in self.rows)
+
+    @property
+    def flags(self) -> str:
+        """Flags of the commands, with the first devices training and the last ones preparing."""
+        count = len(self.rows)
+        model = ",".join(map(str, range(count)))
+        if not self.preparing:
+            return f"TensorFlow's own strategy on GPU {model}"
+        data = ",".join(str(self.devices - 1 - i) for i in range(self.preparing))
+        shares = f" --shares={','.join(f'{share:g}' for share in self.shares)}"
+        return f"--data_gpu={data} --model_gpu={model}{shares if self.shared else ''}"
+
+
+def layouts(work: Work, devices: int) -> list[Layout]:
+    """Every layout of up to `devices` devices that leaves each a row, the fastest first."""
+    if devices < 1:
+        raise ValueError(f"at least one device is needed, got devices={devices}")
+    found = [_in_step(work, 1)]
+    if 1 < devices <= work.rows:
+        found.append(_in_step(work, devices))
+    for preparing in range(1, devices):
+        if devices - preparing <= work.rows:
+            found.append(_split(work, preparing, devices))
+        if devices <= work.rows:
+            found.append(best_shares(work, preparing, devices))
+    # Where the host is the limit of several, the one that would be faster with a faster host.
+    return sorted(found, key=lambda layout: (layout.step_ms, layout.without_host.step_ms))
+
+
+def fed_by_one(work: Work) -> int | None:
+    """How many model devices one data device keeps at work; None if it has nothing to do.
+
+    They train a batch of all rows together; the data device prepares it.
+    """
+    if not work.preparing():
+        return None
+    most = work.rows
+    for devices in range(1, most + 1):
+        if work.training(_most(work.rows, devices)) < work.preparing():
+            return devices - 1
+    return most
+
+
+def _in_step(work, devices):
+    """The front end in the step: all devices do both, each on its rows."""
+    rows = _even(work.rows, devices)
+    share = rows[0] / work.rows
+    doing = work.front_end_fixed + work.front_end * share + work.training(rows[0])
+    count = f"{devices} do both" if devices > 1 else "1 device"
+    return Layout(
+        name=f"{count}, front end in the step",
+        preparing=0,
+        rows=rows,
+        devices=devices,
+        parts={
+            HOST: work.host,
+            LINKS: work.copy * share,
+            TRAINING: doing + work.all_reduce(devices),
+        },
+        gap=work.gap,
+    )
+
+
+def _split(work, preparing, devices):
+    training = devices - preparing
+    rows = _even(work.rows, training)
+    return Layout(
+        name=f"{_verb(preparing, 'prepare')}, {_verb(training, 'train')}",
+        preparing=preparing,
+        rows=rows,
+        devices=devices,
+        parts={
+            HOST: work.host,
+            PREPARING: work.preparing() / preparing,
+            LINKS: work.transfer / min(preparing, training),
+            TRAINING: work.training(rows[0]) + work.all_reduce(training),
+        },
+        gap=work.gap,
+    )
+
+
+def best_shares(work: Work, preparing: int, devices: int) -> Layout:
+    """The data devices train some rows as well: as many as make all take the same time.
+
+    `devices` train, the last `preparing` of them prepare too.  With several data devices one of
+    them prepares in every step, and all wait for it when the gradients are added up.
+    """
+    best = None
+    for few in range(1, work.rows // devices + 1):
+        others = _even(work.rows - preparing * few, devices - preparing)
+        layout = Layout(
+            name=f"{_verb(preparing, 'prepare')}, {devices} train: "
+            f"{':'.join(map(str, (*others, *[few] * preparing)))} rows",
+            preparing=preparing,
+            rows=(*others, *[few] * preparing),
+            devices=devices,
+            parts={
+                HOST: work.host,
+                PREPARING: work.preparing() + work.training(few) + work.all_reduce(devices),
+                LINKS: work.transfer * (1 - few / work.rows) / preparing,
+                TRAINING: work.training(others[0]) + work.all_reduce(devices),
+            },
+            gap=work.gap,
+        )
+        if best is None or layout.step_ms < best.step_ms:
+            best = layout
+    return best
+
+
+def _even(rows, devices):
+    """As even as whole rows can be, the largest first."""
+    return tuple(rows // devices + (i < rows % devices) for i in range(devices))
+
+
+def _most(rows, devices):
+    return math.ceil(rows / devices)
+
+
+def _verb(count, verb):
+    return f"{count} {verb}{'s' if count == 1 else ''}"
