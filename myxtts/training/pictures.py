@@ -12,7 +12,7 @@ from absl import logging
 from myxtts.config import AudioConfig
 from myxtts.features import mel_filters
 
-_MOST_LETTERS = 60  # beside an axis
+_MOST_LABELS = 50  # beside an axis
 
 
 def mel_picture(mel: np.ndarray, audio: AudioConfig) -> np.ndarray:
@@ -27,9 +27,14 @@ def mel_picture(mel: np.ndarray, audio: AudioConfig) -> np.ndarray:
 
 
 def attention_picture(weights: np.ndarray, seconds: float, tokens: Sequence[str]) -> np.ndarray:
-    """Weights [audio, text]: seconds of speech to the right, the text upwards."""
-    ticks = {} if len(tokens) > _MOST_LETTERS else [*enumerate(tokens)]
-    return _drawn(weights.T, seconds, "text", ticks)
+    """Weights [audio, text]: seconds of speech to the right, the text upwards, some tokens to a
+    label where there are many."""
+    return _drawn(weights.T, seconds, "text", _labels(tokens))
+
+
+def _labels(tokens: Sequence[str]) -> list[tuple[int, str]]:
+    size = -(-len(tokens) // _MOST_LABELS)
+    return [(i, "".join(tokens[i : i + size])) for i in range(0, len(tokens), size or 1)]
 
 
 def _drawn(rows: np.ndarray, seconds: float, label: str, ticks) -> np.ndarray:

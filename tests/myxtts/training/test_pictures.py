@@ -39,6 +39,8 @@ def test_pictures_have_axes_and_without_matplotlib_none(monkeypatch):
     assert drawn.shape == (400, 700, 3) and drawn.dtype == np.uint8
     assert (drawn[:10, :10] == 255).all() and len(np.unique(drawn)) > 50
     assert pictures.attention_picture(weights, 1.5, list("abcdef")).shape == (400, 700, 3)
+    assert pictures._labels("abc") == [(0, "a"), (1, "b"), (2, "c")]
+    assert pictures._labels("ab" * 40)[:2] == [(0, "ab"), (2, "ab")]
     monkeypatch.setattr(pictures, "_figure", lambda: (None, None))
     grey = pictures.mel_picture(mel, AudioConfig())
     assert grey.shape == (80, 50, 3) and grey.min() == 0 and grey.max() == 255
