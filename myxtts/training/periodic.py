@@ -11,19 +11,22 @@ class Periodic:
         if saving.is_due(step): saving.action()
 
     `at_least`: how often it happens in a stage that is too short for `every`; then it waits until
-    `plan` says how many steps there are.
+    `plan` says how many steps there are. It also happens after the last step then, which the
+    caller sees to, and so not shortly before.
     """
 
     def __init__(self, every: int, action: Callable[[], None], *, at_least: int | None = None):
         self.action = action
         self._every, self._at_least = every, at_least
         self._waits_for_plan = at_least is not None
+        self._latest = None
 
     def plan(self, steps: int) -> None:
         """The stage takes that many steps."""
         if self._at_least is not None:
             self._every = max(1, min(self._every, -(-steps // self._at_least)))
             self._waits_for_plan = False
+            self._latest = steps - self._every / 2
 
     def steps_left(self, step: int) -> int:
         """Steps from `step` until it is due again, 1 or more."""
@@ -31,4 +34,6 @@ class Periodic:
 
     def is_due(self, step: int) -> bool:
         """Whether it happens after step number `step`."""
-        return not self._waits_for_plan and step % self._every == 0
+        if self._waits_for_plan or step % self._every:
+            return False
+        return self._latest is None or step <= self._latest
