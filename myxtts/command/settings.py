@@ -26,7 +26,7 @@ from myxtts.training.start import Start
 from myxtts.xtts_v2.sizes import PublishedModel
 
 DEFAULT_MINUTES = 10.0  # without data and without another limit
-SPEECH_PER_MINUTE = 24.0  # minutes made for each minute of a longer run
+SPEECH_PER_MINUTE = 48.0  # minutes of speech for each minute of a run: each clip is seen 3 times
 MOST_SPEECH = 1440.0  # 3.7 GB
 _EMBEDDED_MINUTES = re.compile(r"^--embedded_minutes=([\d.]+)$", re.MULTILINE)
 DEFAULT_EPOCHS = 100  # with data and without another limit
@@ -198,9 +198,8 @@ def _default_minutes(run_path: str, overrides: dict) -> None:
     if begun:
         minutes = float(begun[1])
     else:
-        _, limit = overrides["train"].get("max_minutes", ("", DEFAULT_MINUTES))
-        more = SPEECH_PER_MINUTE * limit if limit > DEFAULT_MINUTES else 0.0
-        minutes = max(EmbeddedConfig.minutes, min(more, MOST_SPEECH))
+        _, limit = overrides["train"].get("max_minutes", ("", 0.0))
+        minutes = max(EmbeddedConfig.minutes, min(SPEECH_PER_MINUTE * limit, MOST_SPEECH))
     overrides["embedded"]["minutes"] = ("embedded_minutes", minutes)
 
 

@@ -166,11 +166,11 @@ def test_a_longer_run_gets_more_speech_and_a_run_that_was_begun_keeps_its_own(re
     def minutes(line):
         return read_line(line).job.embedded.minutes
 
-    assert minutes("") == minutes("--max_minutes=5") == 180
-    assert minutes("--max_minutes=30") == 720 and minutes("--max_minutes=90") == 1440
+    assert minutes("") == 480 and minutes("--max_minutes=2") == minutes("--max_steps=9") == 180
+    assert minutes("--max_minutes=30") == minutes("--max_minutes=90") == 1440
     assert minutes("--max_minutes=30 --embedded_minutes=20") == 20
     job = read_line("--max_minutes=30").job
-    assert settings.made_by_default(job) == ["--embedded_minutes=720"]
+    assert settings.made_by_default(job) == ["--embedded_minutes=1440"]
     run = tmp_path / "runs/voice"
     run.mkdir(parents=True)
     (run / "flags.txt").write_text("# repeats\n--embedded_minutes=180\n--seed=3\n")
