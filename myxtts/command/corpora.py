@@ -130,10 +130,10 @@ def _readable(corpus: Corpus) -> Corpus:
     if not refused:
         return corpus
     clip, error = next(iter(refused.items()))
-    told = f"{len(refused)} of {len(corpus)} clips (the first: {corpus.paths[clip]}: {error})"
+    message = f"{len(refused)} of {len(corpus)} clips (the first: {corpus.paths[clip]}: {error})"
     if len(refused) == len(corpus):
-        raise UserError(f"no text can be read: {told}")
-    logging.warning("%s are left out, for numbers in their texts that cannot be read", told)
+        raise UserError(f"no text can be read: {message}")
+    logging.warning("%s are left out, for numbers in their texts that cannot be read", message)
     return corpus.subset(np.setdiff1d(np.arange(len(corpus)), [*refused]))
 
 

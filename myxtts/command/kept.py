@@ -24,11 +24,11 @@ class Kept:
             kept = kept.subset(np.linspace(0, len(kept) - 1, max(wanted, 1)).round().astype(int))
         mixed = corpus.joined(kept)
         found = len(kept) / len(mixed)
-        told = f"{len(kept)} clips of {self.source.directory} are {found:.0%} of those trained on"
+        text = f"{len(kept)} clips of {self.source.directory} are {found:.0%} of those trained on"
         if wanted > len(kept):
-            logging.warning("%s, %.0f %% were asked for: there are no more", told, 100 * self.share)
+            logging.warning("%s, %.0f %% were asked for: there are no more", text, 100 * self.share)
         else:
-            logging.info("%s", told)
+            logging.info("%s", text)
         return mixed
 
 

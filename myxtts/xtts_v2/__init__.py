@@ -1,4 +1,4 @@
-"""XTTS v2 as it was published: its files, read and written, and its networks.
+"""The published XTTS v2: reads and writes its files, and has its networks.
 
     voice = PublishedVoice.load("XTTS-v2")                       # voice.py
     cloned = voice.clone(["a.wav"])
@@ -10,14 +10,15 @@
 
 | files | what they hold |
 |---|---|
-| pickled.py, pth.py, safetensors.py | tensors from files that others wrote, nothing executed |
-| weights.py | one set of names for all the variants of a checkpoint that people have |
+| pickled.py, pth.py, safetensors.py | tensors from foreign files, with nothing executed |
+| weights.py | one set of names for all variants of a checkpoint |
 | config.py, directory.py | the sizes in config.json; the published layout, in and out |
-| names.py, layers.py | how a network's variables are called in a published file |
-| mels.py, resampling.py | three spectrograms; sample rates and grids, as torchaudio and torch do |
+| names.py, layers.py | the published names of a network's variables |
+| mels.py, resampling.py | three spectrograms; resampling and interpolation, as in torchaudio and
+torch |
 | dvae.py, conditioning.py, gpt.py, gpt_block.py, speaker.py, hifigan.py | the networks |
-| bpe.py, text.py | a vocab.json's ids; the ids of a text of any length |
-| cleaners/, normaliser.py | the written form of a text, and the record of what wrote it |
-| new_language.py | one more language: tokens, and rows for them |
-| sampling.py, voice.py | codes, one after the other; speech |
+| bpe.py, text.py | the BPE of a vocab.json; the ids of a text of any length |
+| cleaners/, normaliser.py | the written form of a text, and the record of how it was made |
+| new_language.py | adding a language: its tokens, and rows for them |
+| sampling.py, voice.py | drawing codes one after the other; speech |
 """

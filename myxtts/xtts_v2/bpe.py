@@ -3,7 +3,7 @@
     bpe = Bpe(directory.vocabulary)
     bpe.encode("[en]hello[SPACE]world.")
 
-There is no fallback to bytes: a character that the vocabulary does not have is [UNK].
+There is no fallback to bytes: a character that the vocabulary lacks becomes [UNK].
 """
 
 import itertools
@@ -16,7 +16,7 @@ from myxtts import UserError
 
 
 class Bpe:
-    """See the module; `vocabulary` is the text of vocab.json."""
+    """The BPE of `vocabulary`, the text of a vocab.json; the module's docstring shows its use."""
 
     def __init__(self, vocabulary: str):
         file = json.loads(vocabulary)
@@ -31,7 +31,7 @@ class Bpe:
         self.special = {token["content"]: token["id"] for token in file["added_tokens"]}
         self.unknown = self.special.get("[UNK]", self.ids.get("[UNK]", 1))
         merges = (m.split(" ") if isinstance(m, str) else m for m in model["merges"])
-        # Of equal merges the last one counts.
+        # If a merge occurs twice, the last one counts.
         self._ranks = {tuple(pair): rank for rank, pair in enumerate(merges)}
         longest_first = sorted(self.special, key=len, reverse=True)
         self._cut = re.compile(
@@ -40,7 +40,7 @@ class Bpe:
         self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text in which special tokens are written out."""
+        """The ids of a text that may contain special tokens."""
         ids = []
         for part in self._cut.split(text):
             if part in self.special:
@@ -56,7 +56,7 @@ class Bpe:
         return [self.ids.get(piece, self.unknown) for piece in self.pieces(word)]
 
     def pieces(self, word: str) -> list[str]:
-        """A word as it is merged; characters without a token stay as they are."""
+        """The pieces of a word after all merges; characters without a token stay as they are."""
         pieces = [*word]
         while True:
             found = [

@@ -1,4 +1,4 @@
-"""Clips of a batch as the published training hears them; in a batch and on the data device."""
+"""The clips of a batch as the published training hears them; computed on the data device."""
 
 import tensorflow as tf
 
@@ -6,14 +6,14 @@ from myxtts.xtts_v2 import mels
 from myxtts.xtts_v2.resampling import resampled
 from myxtts.xtts_v2.sizes import CODE_SAMPLES, Objective
 
-_LEFT_OUT_SAMPLES = 256  # of a code, as the published trainer counts
+_LEFT_OUT_SAMPLES = 256  # samples of a code, as the published trainer counts
 
 
 def at_mel_rate(
     waveform: tf.Tensor, lengths: tf.Tensor, rate: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """`(waveform float32 [B, T'], lengths)` at 22,050 Hz of int16 [B, T], as if every clip had been
-    resampled alone: zeros beyond its length."""
+    """`(waveform float32 [B, T'], lengths)` at 22,050 Hz from int16 [B, T], as if every clip had
+    been resampled on its own: zeros beyond its length."""
     made = tf.cast(waveform, tf.float32) / 32768.0
     made = tf.clip_by_value(resampled(made, rate, mels.RATE), -1.0, 1.0)
     wide = tf.cast(lengths, tf.int64)
@@ -23,15 +23,15 @@ def at_mel_rate(
 
 
 def mirrored(waveform: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """What lies beyond a length is the clip backwards, then forwards, and so on."""
+    """Fills what lies beyond a length with the clip backwards, then forwards, and so on."""
     period = tf.maximum(2 * (lengths - 1), 1)[:, None]
     place = tf.range(tf.shape(waveform)[1])[None] % period
     return tf.gather(waveform, tf.minimum(place, period - place), batch_dims=1)
 
 
 def left_out_codes(objective: Objective, starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """int32 [B, 2]: from which code to which a clip's codes are no targets. `starts` and `lengths`
-    are those of its crop in samples at 22,050 Hz."""
+    """int32 [B, 2]: the range of each clip's codes that are not targets. `starts` and `lengths` are
+    those of its crop, in samples at 22,050 Hz."""
     places = tf.stack([starts, starts + lengths], 1)
     if objective.crop != "same_clip" or objective.left_out == "nothing":
         return tf.zeros_like(places)

@@ -1,4 +1,4 @@
-"""Conditioning: a reference mel of any length becomes 32 latents."""
+"""Conditioning: turns a reference mel of any length into 32 latents."""
 
 import keras
 import tensorflow as tf
@@ -15,9 +15,9 @@ _MELS, _ENCODER_BLOCKS, _PERCEIVER_LAYERS, _HEADS, _HEAD_SIZE = 80, 6, 2, 8, 64
 class Conditioning(keras.Model):
     """`conditioning(mel) -> latents float32 [B, 32, width]`
 
-    An encoder of attention over the mel, then a Perceiver: learned latents that look at what the
-    encoder made. Nothing in it counts places, so a reference may be of any length; nothing is
-    masked, so zeros behind a reference are heard as silence.
+    Attention over the mel, then a Perceiver: learned latents attend to the encoder's output. There
+    are no positions, so a reference may have any length; nothing is masked, so zeros after a
+    reference are heard as silence.
     """
 
     def __init__(self, args: ModelArgs, names: Names):
@@ -55,7 +55,7 @@ class Conditioning(keras.Model):
         return x
 
     def resampled(self, x: tf.Tensor) -> tf.Tensor:
-        """float32 [B, 32, width] of what the encoder made."""
+        """float32 [B, 32, width] from the encoder's output."""
         latents = tf.cast(tf.convert_to_tensor(self.latents)[None], x.dtype)
         latents = tf.repeat(latents, tf.shape(x)[0], 0)
         for layer in self.perceiver:
@@ -66,7 +66,8 @@ class Conditioning(keras.Model):
 
 
 class EncoderBlock(keras.layers.Layer):
-    """Attention over the normalised input; its output is added to that, not to the input."""
+    """Attention over the normalised input. Its output is added to the normalised input, not to the
+    input itself."""
 
     def __init__(self, names: Names, width: int, heads: int):
         super().__init__(autocast=False)
@@ -85,7 +86,7 @@ class EncoderBlock(keras.layers.Layer):
 
 
 class PerceiverLayer(keras.layers.Layer):
-    """Attention of the latents over themselves and the input, then a gated feed-forward."""
+    """Attention of the latents to themselves and the input, then a gated feed-forward."""
 
     def __init__(self, names: Names, width: int):
         super().__init__(autocast=False)

@@ -1,4 +1,4 @@
-"""The published config.json: the sizes of the networks, and how they speak."""
+"""The published config.json: sizes of the networks, and settings of speech."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ LANGUAGES = (
 
 @dataclasses.dataclass(frozen=True)
 class ModelArgs:
-    """`model_args`, named as they are published, as far as they decide what is computed."""
+    """The `model_args` that affect computation, under their published names."""
 
     gpt_layers: int = 30
     gpt_n_model_channels: int = 1024
@@ -65,13 +65,13 @@ class ModelArgs:
 
     @property
     def codes(self) -> int:
-        """How many audio codes there are, without start and stop."""
+        """The number of audio codes, without start and stop."""
         return self.gpt_num_audio_tokens - 2
 
 
 @dataclasses.dataclass(frozen=True)
 class PublishedConfig:
-    """config.json. `raw` is the whole file, which is written out again as it was."""
+    """The contents of config.json. `raw` is the complete file, which is written back as it was."""
 
     model_args: ModelArgs = ModelArgs()
     languages: tuple[str, ...] = LANGUAGES
@@ -104,7 +104,7 @@ class PublishedConfig:
             raise UserError(text if str(path) in text else f"{path}: {text}") from None
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes it as the published code reads it."""
+        """Writes the file in the form that the published code reads."""
         values = dataclasses.asdict(self)
         raw = {"model": "xtts", **values.pop("raw"), **values}
         raw["model_args"] = {**self.raw.get("model_args", {}), **values["model_args"]}

@@ -8,11 +8,11 @@
     vocab.json         the BPE vocabulary, in the format of Hugging Face's tokenizers
     dvae.pth           the tensors of the DVAE; without them a model speaks but cannot be trained
     mel_stats.pth      what every mel band is divided by; model.pth holds it as well
-    speakers_xtts.pth  voices by name, where there are any
-    text.json          how the texts of the training were written; not in what others published
+    speakers_xtts.pth  voices by name, if there are any
+    text.json          how the training texts were written; not in directories from others
     LICENSE.txt        what the weights may be used for
 
-In place of model.pth there may be model.safetensors or best_model.pth of the published trainer.
+Instead of model.pth there may be model.safetensors, or best_model.pth of the published trainer.
 """
 
 import dataclasses
@@ -43,7 +43,8 @@ _MEL_STATS = "mel_stats"
 
 @dataclasses.dataclass(frozen=True)
 class PublishedDirectory:
-    """What the files hold. Tensors are mapped from the files, not read, until they are used."""
+    """The contents of a directory. Tensors are mapped from the files and read only when they are
+    used."""
 
     path: str
     config: PublishedConfig
@@ -52,15 +53,15 @@ class PublishedDirectory:
     dvae: dict[str, np.ndarray] | None = None  # None: this model speaks but cannot be trained
     speakers: dict[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
     normaliser: Normaliser = Normaliser()
-    ignored: tuple[str, ...] = ()  # tensors that are in the file and that nobody needs
-    # Published files do not say their licence, so theirs is what a file has that says none. It
-    # goes with the weights through every training and export.
+    ignored: tuple[str, ...] = ()  # tensors in the file that are not needed
+    # Published files do not state their licence, so a file without one is taken to have theirs. The
+    # licence stays with the weights through every training and export.
     licence: str = CPML
 
     @classmethod
     def open(cls, path: str | os.PathLike) -> "PublishedDirectory":
-        """Reads everything but the values of the tensors; UserError names what is missing or does
-        not belong together."""
+        """Reads everything except the values of tensors. UserError names files that are missing or
+        do not belong together."""
         path = Path(path)
         model_file = _model_file(path)
         config = PublishedConfig.load(path / "config.json")
@@ -90,11 +91,11 @@ class PublishedDirectory:
 
     @property
     def mel_stats(self) -> np.ndarray:
-        """float32 [mels]: what every mel band is divided by."""
+        """float32 [mels]: the divisor of every mel band."""
         return self.model[_MEL_STATS]
 
     def sizes(self, objective: Objective = PUBLISHED_OBJECTIVE) -> PublishedModel:
-        """Everything that decides which variables its networks have."""
+        """The sizes that decide which variables the networks have."""
         args, ids = self.config.model_args, json.loads(self.vocabulary)["model"]["vocab"]
         start, stop = args.gpt_start_text_token, args.gpt_stop_text_token
         return PublishedModel(
@@ -117,7 +118,7 @@ class PublishedDirectory:
         return self.dvae
 
     def write(self, path: str | os.PathLike) -> None:
-        """Writes a new directory, which is whole or not there at all."""
+        """Writes a new directory. An incomplete one never appears under this name."""
         path = Path(path)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UserError(f"{path} exists and is not empty; give a new directory to write to")
@@ -177,7 +178,8 @@ def _vocabulary(path: Path) -> str:
 
 
 def _check_sizes(path: Path, config: PublishedConfig, model: dict, vocabulary: dict) -> None:
-    """The vocabulary, the table of its vectors and config.json speak of as many tokens."""
+    """Refuses files whose vocabulary, token table and config.json have different numbers of
+    tokens."""
     tokens = 1 + max(
         *vocabulary["model"]["vocab"].values(),
         *(token["id"] for token in vocabulary.get("added_tokens", ())),

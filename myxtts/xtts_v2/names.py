@@ -1,6 +1,6 @@
-"""How the variables of a network are called in a published file.
+"""The published names of a network's variables.
 
-A layer says so where it makes a variable, once, for reading and for writing:
+A layer names a variable where it makes it, once for reading and writing:
 
     class Linear(keras.layers.Layer):
         def __init__(self, names, inputs, outputs):
@@ -43,10 +43,11 @@ class _Entry:
 
 
 class Names:
-    """The table of one network, or a view of it below a prefix. See the module.
+    """The table of one network's names, or a view of it below a prefix; the module's docstring
+    shows its use.
 
-    `drawn` is whether the variables begin with random values. Drawing those of the published sizes
-    takes most of the time that loading does, so what is read from a file begins with zeros.
+    `drawn` is whether the variables begin with random values. Drawing them in the published sizes
+    takes most of the time of loading, so variables that are read from a file begin with zeros.
     """
 
     def __init__(self, drawn: bool = True):
@@ -56,7 +57,7 @@ class Names:
         self._constants: set[str] = set()
 
     def below(self, part: object) -> "Names":
-        """The same table, for a layer whose names begin with `part`."""
+        """A view of the table for a layer whose names begin with `part`."""
         view = Names(self.drawn)
         view._prefix = f"{self._prefix}{part}."
         view._entries, view._carried = self._entries, self._carried
@@ -64,7 +65,7 @@ class Names:
         return view
 
     def initializer(self, random):
-        """What a variable begins with: Keras's initializer `random`, or zeros."""
+        """A variable's initial values: Keras's initializer `random`, or zeros."""
         return random if self.drawn else "zeros"
 
     def add(
@@ -104,12 +105,12 @@ class Names:
 
     @property
     def not_decaying(self) -> list:
-        """The variables that weight decay is not for."""
+        """The variables without weight decay."""
         return [entry.variable for entry in self._entries.values() if not entry.decays]
 
     def adapt(self, rank: int, whole: Collection[str] = ()) -> None:
-        """From now on only low-rank changes of the matrices are trained, and those in `whole`;
-        `tensors` has them added up. (LoRA, as Keras does it.)"""
+        """From now on only low-rank changes of the matrices are trained, and the variables in
+        `whole`. `tensors` returns the sums. (LoRA, as in Keras.)"""
         for name, entry in self._entries.items():
             entry.variable.trainable = name in whole
         for entry in self._entries.values():
@@ -121,8 +122,8 @@ class Names:
         return {name: entry.shape for name, entry in self._entries.items()}
 
     def read(self, tensors: dict[str, np.ndarray], path: str) -> None:
-        """Gives every variable its tensor. UserError, before any was changed, where one is missing,
-        unknown or misshapen."""
+        """Gives every variable its tensor. If one is missing, unknown or misshapen, this is a
+        UserError and nothing is changed."""
         missing = [name for name in self._entries if name not in tensors]
         known = self._entries.keys() | self._carried.keys()
         extra = [name for name in tensors if name not in known]
@@ -151,7 +152,7 @@ class Names:
             self._carried[name] = np.array(tensors[name])
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """Every tensor as it is published."""
+        """Every tensor in its published form."""
         made = {
             name: entry.to_published(np.asarray(entry.value))
             for name, entry in self._entries.items()
@@ -160,9 +161,9 @@ class Names:
 
 
 def _unfit(missing: list[str], extra: list[str], path: str) -> str:
-    def told(names):
+    def listed(names):
         return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
-    parts = [f"lacks {told(missing)}"] if missing else []
-    parts += [f"holds {told(extra)}, which a model of these sizes does not have"] if extra else []
+    parts = [f"lacks {listed(missing)}"] if missing else []
+    parts += [f"holds {listed(extra)}, which a model of these sizes does not have"] if extra else []
     return f"{path} {' and '.join(parts)}; it is no XTTS v2 checkpoint, or not a whole one"

@@ -1,13 +1,13 @@
-"""One more language for a published model: a tag, tokens for its texts, and vectors for them.
+"""Adds a language to a published model: a tag, tokens for its texts, and vectors for the tokens.
 
     added = AddedLanguage.learn(source.vocabulary, "fa", texts, source.normaliser)
     extended = added.extended(source)     # a PublishedDirectory, to train from
     added.changed_share(texts_of_old_languages, "ar")
 
-Old ids stay what they were. New merges come after the old ones, so a text that has none of them
-keeps its ids, and with equal ids the model says what it said before. As a rule every new merge has
-a letter that no old language is written with; with `shared` it may also be of old letters only,
-which is all that a language such as Indonesian has, and old texts that have it are read otherwise.
+Old ids do not change. New merges come after the old ones, so a text without any of them keeps its
+ids, and the same ids give the same speech as before. By default every new merge has a letter that
+no old language uses. With `shared` a merge may consist of old letters only, as a language such as
+Indonesian needs; old texts that contain such a merge are read differently.
 """
 
 import collections
@@ -38,13 +38,14 @@ _JOINERS = "\u200c\u200d"
 
 @dataclasses.dataclass(frozen=True)
 class AddedLanguage:
-    """See the module. `vocabulary` is the text of the new vocab.json."""
+    """A language that is added; the module's docstring shows its use. `vocabulary` is the text of
+    the new vocab.json."""
 
     language: str
     vocabulary: str
     normaliser: Normaliser
-    tokens: int  # how many there are more, the tag among them
-    old: str  # the vocab.json it began with
+    tokens: int  # number of new tokens, with the tag
+    old: str  # the vocab.json that it extends
 
     @classmethod
     def learn(
@@ -57,8 +58,8 @@ class AddedLanguage:
         tokens: int = TOKENS,
         shared: bool = False,
     ) -> "AddedLanguage":
-        """At most `tokens` tokens besides the tag: the letters that are missing, then merges, the
-        commonest first; fewer if the texts do not hold as many that are seen twice."""
+        """Learns at most `tokens` tokens besides the tag: missing letters first, then merges, the
+        commonest first. There are fewer if not enough pairs occur twice in the texts."""
         language = base_language(language)
         if not (language.isascii() and language.isalpha() and 2 <= len(language) <= 3):
             raise UserError(f"{language!r} is no language; give its code, such as fa or sv")
@@ -82,7 +83,7 @@ class AddedLanguage:
         def allowed(pair: tuple[str, str]) -> bool:
             joined = "".join(pair)
             new = shared or any(_is_letter(c) and c not in old_letters for c in joined)
-            # A piece that is there already may go on by old merges, which have had their turn.
+            # A piece that exists may have been merged further by old merges, which come first.
             return new and joined not in before.bpe.ids and rare.isdisjoint(pair)
 
         merges = learn_merges(spelled, allowed, tokens - len(characters))
@@ -95,13 +96,13 @@ class AddedLanguage:
         return cls(language, text, normaliser, len(pieces), vocabulary)
 
     def changed_share(self, texts: Iterable[str], language: str) -> float:
-        """The share of texts in an old language that have other ids than before."""
+        """The share of these texts in an old language whose ids changed."""
         before, now = Tokens(self.old, self.normaliser), Tokens(self.vocabulary, self.normaliser)
         changed = [before.ids(text, language) != now.ids(text, language) for text in texts]
         return sum(changed) / len(changed) if changed else 0.0
 
     def extended(self, source: PublishedDirectory) -> PublishedDirectory:
-        """The model with rows for the new tokens: the mean of the old rows."""
+        """The model with rows for the new tokens; each is the mean of the old rows."""
         if source.vocabulary != self.old:
             raise UserError(f"{source.path} has another vocabulary than the tokens were made for")
         args, model = source.config.model_args, dict(source.model)
@@ -135,13 +136,13 @@ def _missing(counts: collections.Counter, bpe: Bpe) -> list[str]:
 
 
 def _old_letters(tokens: Tokens) -> frozenset[str]:
-    """What the languages of a model are written with."""
+    """The letters that the languages of a model are written with."""
     letters = set(string.ascii_lowercase)
     for language in map(base_language, tokens.languages):
         alphabet = _DEVANAGARI if language == "hi" else find_language(language).alphabet
         if language in _ROMANISED:
             continue
-        # Of a language that is not known here, any letter of the vocabulary may be one.
+        # A language that is unknown here may use any letter of the vocabulary.
         letters.update(alphabet or "".join(tokens.bpe.ids))
     return frozenset(letters)
 
@@ -151,7 +152,7 @@ def _is_letter(character: str) -> bool:
 
 
 def _extended(vocabulary: str, tag: str, pieces: list[str], merges: list[tuple]) -> str:
-    """vocab.json with all that is new behind the old; `tokenizers` reads it as it read that."""
+    """vocab.json with the new entries after the old ones; `tokenizers` can read it."""
     file = json.loads(vocabulary)
     model, special = file["model"], file["added_tokens"]
     size = 1 + max([*model["vocab"].values(), *(token["id"] for token in special)])

@@ -1,11 +1,11 @@
-"""How the texts of a model are written before they are encoded, and what that needs.
+"""Writes the texts of a model in the form that is encoded, and records how.
 
     normaliser = Normaliser()                    # a published model: its 17 languages
-    normaliser = normaliser.with_language("fa")  # one more, written by `myxtts.text`
+    normaliser = normaliser.with_language("fa")  # another one, written by `myxtts.text`
     normaliser.written("Dr. Smith", "en")        # doctor smith
 
-A run and an exported directory keep it as text.json. A model is spoken with the normaliser that it
-was trained with or not at all: another version is refused, and so is a missing library.
+A run and an exported directory keep it as text.json. A model speaks only with the normaliser that
+it was trained with: another version is refused, and so is a missing library.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from myxtts.xtts_v2 import cleaners
 from myxtts.xtts_v2.cleaners import libraries
 
 FILE = "text.json"
-# Counts up with every change of myxtts.text that gives some text other words.
+# Goes up with every change of myxtts.text that words some text differently.
 _OWN_VERSION = 1
 _PUBLISHED = {"name": "xtts_v2 cleaners", "version": cleaners.VERSION}
 _OWN = {"name": "myxtts.text", "version": _OWN_VERSION}
@@ -33,28 +33,29 @@ _OWN = {"name": "myxtts.text", "version": _OWN_VERSION}
 
 @dataclasses.dataclass(frozen=True)
 class Normaliser:
-    """See the module. Compare two with ==: unequal ones may write some text differently."""
+    """The written form of texts; the module's docstring shows its use. Normalisers that are not
+    equal (==) may write some text differently."""
 
     own: tuple[str, ...] = ()  # the languages that were added, written by myxtts.text
-    # Of the libraries it was trained with; empty for a directory that others published.
+    # Versions of the libraries it was trained with; empty for a directory from others.
     versions: tuple[tuple[str, str], ...] = ()
 
     def with_language(self, language: str) -> "Normaliser":
-        """Also for a language that was added; one that has cleaners keeps them."""
+        """The same with an added language; a language with cleaners keeps them."""
         language = base_language(language)
         if language in (*self.own, *cleaners.LANGUAGES):
             return self
         return dataclasses.replace(self, own=(*self.own, language))
 
     def written(self, text: str, language: str) -> str:
-        """What is encoded of a text; UserError where a library or the words are missing."""
+        """The form of a text that is encoded. UserError if a library or words are missing."""
         language = base_language(language)
         if language in self.own:
             return re.sub(r"\s+", " ", normalise(text, language).replace('"', "")).strip()
         return cleaners.cleaned(text, language)
 
     def recorded(self, languages: Iterable[str]) -> "Normaliser":
-        """With the versions of the libraries that these languages are written with here."""
+        """The same, with the installed versions of the libraries for these languages."""
         found: dict[str, str] = {}
         for language in map(base_language, languages):
             if language not in self.own:
@@ -71,9 +72,9 @@ class Normaliser:
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "Normaliser":
-        """Of a directory without a text.json: the published cleaners.
+        """The normaliser of a directory; without a text.json, the published cleaners.
 
-        UserError if it was written by another normaliser. Other versions of libraries are a
+        UserError if text.json is of another normaliser. Other versions of libraries give only a
         warning: they word few texts differently.
         """
         path = Path(directory) / FILE
@@ -89,8 +90,8 @@ class Normaliser:
         for found, here in zip(named, (_PUBLISHED, _OWN), strict=True):
             if found != here:
                 raise UserError(
-                    f"{path}: the model's texts were written by {_told(found)}, and this is "
-                    f"{_told(here)}; speak with the version of myxtts that trained the model"
+                    f"{path}: the model's texts were written by {_described(found)}, and this is "
+                    f"{_described(here)}; speak with the version of myxtts that trained the model"
                 )
         made = cls(own, versions)
         made._compare_libraries(path)
@@ -106,5 +107,5 @@ class Normaliser:
                 )
 
 
-def _told(normaliser: dict) -> str:
+def _described(normaliser: dict) -> str:
     return f"{normaliser.get('name')} version {normaliser.get('version')}"

@@ -1,13 +1,14 @@
-"""What a pickle describes, without doing what it says.
+"""Reads what a pickle describes, without executing it.
 
     described = describe(data, "model.pth")
 
-A pickle is a program: it names functions and says what to call them with. Here nothing is imported
-and nothing is called. A class or function is a `Global`, a call is a `Call` with its arguments, and
-whoever asked decides what either means. Dictionaries, lists and plain values are themselves. What
-a pickle does to an object after making it (its state, its items) is dropped.
+A pickle is a program: it names functions and the arguments to call them with. Here nothing is
+imported and nothing is called. A class or function becomes a `Global`, a call becomes a `Call` with
+its arguments, and the caller decides what they mean. Dictionaries, lists and plain values are
+themselves. What a pickle does to an object after making it (setting state, adding items) is
+dropped.
 
-Globals outside the packages that write XTTS checkpoints refuse the file.
+A file that names a global outside the packages that write XTTS checkpoints is refused.
 """
 
 import dataclasses
@@ -15,9 +16,9 @@ import pickletools
 
 from myxtts import UserError
 
-# Whoever trains XTTS v2 with the published code pickles objects of these packages.
+# The published training code pickles objects of these packages.
 _PACKAGES = {"collections", "torch", "numpy", "TTS", "trainer", "coqpit"}
-# Plain containers; and what numpy's scalars, such as a loss, hold their bytes in.
+# Plain containers, and the carrier of the bytes of numpy scalars such as a loss.
 _PLAIN = {
     *((module, name) for module in ("builtins", "__builtin__") for name in ("dict", "list", "set")),
     ("_codecs", "encode"),
@@ -45,7 +46,7 @@ class Call:
 
 @dataclasses.dataclass(eq=False)
 class Outside:
-    """An object that the pickle says lies outside it, such as the storage of a tensor."""
+    """An object stored outside the pickle, such as the storage of a tensor."""
 
     name: object
 

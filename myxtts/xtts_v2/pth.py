@@ -33,13 +33,15 @@ _STORAGES = {
     "BoolStorage": "?",
 }
 _NAME_OF = {np.dtype(kind): name for name, kind in _STORAGES.items()}
-# How files begin that torch.save wrote before version 1.6: two pickled numbers, no archive.
+# The first bytes of files that torch.save wrote before version 1.6: two pickled numbers, no
+# archive.
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-_ALIGNMENT = 64  # of a storage in the file, as PyTorch has it
+_ALIGNMENT = 64  # alignment of a storage in the file, as PyTorch writes it
 
 
 class PthFile:
-    """See the module. UserError, in one sentence, where the file is not what it should be."""
+    """A .pth file opened for reading; the module's docstring shows its use. A file that is not as
+    expected is a UserError."""
 
     def __init__(self, path: str | os.PathLike):
         self.path = os.fspath(path)
@@ -134,7 +136,7 @@ def _is_call(value: object, function: str) -> bool:
 
 def write_pth(path: str | os.PathLike, content: object) -> None:
     """Writes nested dictionaries, lists and tuples of arrays and plain values, as torch.save does;
-    torch.load(weights_only=True) reads it. The file is whole or not there at all."""
+    torch.load(weights_only=True) can read it. An incomplete file never appears under this name."""
     arrays: list[np.ndarray] = []
     pickled = b"\x80\x02" + b"".join(_written(content, arrays)) + b"."
     partial = f"{os.fspath(path)}.{os.getpid()}.partial"
@@ -148,7 +150,7 @@ def write_pth(path: str | os.PathLike, content: object) -> None:
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    entry = zipfile.ZipInfo(name)  # with the date of 1980: equal contents give equal files
+    entry = zipfile.ZipInfo(name)  # dated 1980, so that equal contents give equal files
     start = archive.fp.tell() + 30 + len(name) + 4
     padding = -start % _ALIGNMENT
     entry.extra = b"FB" + struct.pack("<H", padding) + b"Z" * padding

@@ -1,4 +1,4 @@
-"""Other sample rates and other grids, sample for sample as PyTorch makes them."""
+"""Resampling and interpolation, sample for sample as in PyTorch."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ _WIDTH, _ROLLOFF = 6, 0.99
 
 
 def resampled(waveform: tf.Tensor, old: int, new: int) -> tf.Tensor:
-    """float32 [B, ceil(T * new / old)] of waveforms [B, T]: torchaudio's `resample`."""
+    """Waveforms [B, T] as float32 [B, ceil(T * new / old)], as by torchaudio's `resample`."""
     if old == new:
         return waveform
     kernel, old, new, half = _kernel(old, new)
@@ -34,7 +34,7 @@ def _kernel(old: int, new: int) -> tuple[np.ndarray, int, int, int]:
 
 
 def interpolated_size(size: int | tf.Tensor, scale: float) -> tf.Tensor:
-    """How many places `interpolated` makes of `size` of them, int32."""
+    """The int32 number of positions that `interpolated` returns for `size` positions."""
     return tf.cast(tf.floor(tf.cast(size, tf.float64) * scale), tf.int32)
 
 
@@ -49,15 +49,15 @@ def interpolated(
 ) -> tf.Tensor:
     """torch's linear `interpolate(scale_factor=scale)` of x [B, T, C], or a part of it.
 
-    For a part, x holds the places from `first` on of a sequence of `total`, and the places from
-    `begin` to `end` come out, equal to those of the whole sequence.
+    For a part, x holds the positions from `first` on of a sequence of `total`; the result has the
+    positions from `begin` to `end`, equal to those of the complete sequence.
     """
     total = tf.shape(x)[1] + first if total is None else total
     size = interpolated_size(total, scale)
     at = tf.cast(tf.range(begin, size if end is None else end), tf.float32)
     # In float32, in this order, as torch rounds it.
     at = tf.maximum(tf.cast(1.0 / scale, tf.float32) * (at + 0.5) - 0.5, 0.0)
-    # torch copies a sequence that gets no longer.
+    # torch copies a sequence that does not get longer.
     at = tf.where(size == total, tf.cast(tf.range(begin, begin + tf.size(at)), tf.float32), at)
     low = tf.minimum(tf.cast(at, tf.int32), total - 1)
     part = (at - tf.cast(low, tf.float32))[None, :, None]

@@ -24,7 +24,7 @@ _TYPES = {
 
 
 def is_safetensors(path: str | os.PathLike) -> bool:
-    """By how the file begins, whatever it is called."""
+    """Whether a file is one, judged by its first bytes, not by its name."""
     with open(path, "rb") as file:
         start = file.read(9)
     return len(start) == 9 and start[8:] == b"{"

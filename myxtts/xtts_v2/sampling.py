@@ -1,10 +1,10 @@
-"""Audio codes from the published GPT, drawn as the published code draws them.
+"""Draws audio codes from the published GPT as the published code does.
 
     for codes, latents, done in stream(gpt, latents, text, text_lengths, first=8, every=20): ...
 
-One speech at a time. The loop is traced once per network, whatever the options are and however
-long text and speech get. Latents come from the steps themselves; the published code reads all the
-codes a second time for them, with the same result.
+One utterance at a time. The loop is traced once per network, for all options and lengths. The steps
+themselves give the latents; the published code reads all codes a second time for them, with the
+same result.
 """
 
 import weakref
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 _traced: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
-# What stands for latents and text in the published code's list of ids so far is this id: so it is
-# punished for repeating itself from the first step on, and so is the start.
+# In the published code's list of ids so far, this id stands for latents and text. So it is
+# penalised as a repetition from the first step on, and so is the start.
 _PREFIX_ID = 1
 
 
@@ -31,14 +31,14 @@ def stream(
 ) -> Iterator[tuple[tf.Tensor, tf.Tensor, bool]]:
     """`(codes int32 [n], latents [1, n, W], done)`: `first` codes, then `every` at a time.
 
-    The stop is the last code of a speech that ended, and is heard; one that was cut off at
-    `max_codes` has none. For text int32 [1, L] and latents [1, 32, W]. Options:
+    The last code of speech that ended is the stop, and is heard; speech that was cut off at
+    `max_codes` has none. Takes text int32 [1, L] and latents [1, 32, W]. Options:
 
-    * `temperature`: the scores are divided by it; 0 takes the likeliest code.
+    * `temperature`: divides the scores; 0 takes the likeliest code.
     * `top_k`: only the k likeliest codes can be drawn; 0 for all.
-    * `top_p`: of those, only the likeliest that together have this probability can be drawn.
-    * `repetition_penalty`: scores above 0 of all codes so far are divided by it and those below 0
-      multiplied, before all else; 1 changes nothing.
+    * `top_p`: of those, only the likeliest ones with this total probability can be drawn.
+    * `repetition_penalty`: divides the scores above 0 of all codes so far and multiplies those
+      below 0, before anything else; 1 changes nothing.
     * `seed`: the same seed gives the same codes.
     """
     begin, advance = traced(gpt)
@@ -47,15 +47,15 @@ def stream(
         raise ValueError(f"max_codes must be between 1 and {gpt.max_codes}, got {limit}")
     settings = _settings(seed, **options)
     state = begin(latents, text, settings, tf.constant(limit))
-    told, until = 0, first
+    yielded, until = 0, first
     while True:
         state = advance(state, settings, tf.constant(min(until, limit)))
         count = int(state["count"])
         done = bool(state["done"]) or count == limit
-        yield state["codes"][told:count], state["latents"][None, told:count], done
+        yield state["codes"][yielded:count], state["latents"][None, yielded:count], done
         if done:
             return
-        told, until = count, count + every
+        yielded, until = count, count + every
 
 
 def traced(gpt):
@@ -66,8 +66,8 @@ def traced(gpt):
 
 
 def filtered(logits: tf.Tensor, used: tf.Tensor, settings: dict) -> tf.Tensor:
-    """Scores [B, codes] of what may be drawn, -inf of what may not; `used` is True at the codes
-    there were before."""
+    """Scores [B, codes], -inf for codes that must not be drawn; `used` is True for codes that were
+    drawn before."""
     logits = punished(logits, used, settings["repetition_penalty"])
     logits /= tf.maximum(settings["temperature"], 1e-6)
     count = tf.shape(logits)[1]
@@ -75,14 +75,14 @@ def filtered(logits: tf.Tensor, used: tf.Tensor, settings: dict) -> tf.Tensor:
     top_k = tf.where(settings["top_k"] > 0, tf.minimum(settings["top_k"], count), count)
     ordered = tf.where(ordered < ordered[:, top_k - 1, None], -float("inf"), ordered)
     before = tf.cumsum(tf.nn.softmax(ordered), axis=1, exclusive=True)
-    # The likeliest stays, whatever the limits are.
+    # The likeliest code always stays.
     kept = (before < settings["top_p"]) | (tf.range(count)[None] == 0)
     lowest = tf.reduce_min(tf.where(kept, ordered, float("inf")), 1, keepdims=True)
     return tf.where(logits >= lowest, logits, -float("inf"))
 
 
 def punished(logits: tf.Tensor, used: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
-    """The logits with what was `used` made less likely."""
+    """The logits, with `used` codes made less likely."""
     return tf.where(used, tf.where(logits < 0, logits * penalty, logits / penalty), logits)
 
 
@@ -145,7 +145,7 @@ def _trace(gpt):
 
 
 def _with_code(gpt, state, logits, latent, settings) -> dict:
-    """The state with one code more, and the latent that foretold it."""
+    """The state after one more code, with the latent that predicted it."""
     count = state["count"]
     code = _drawn(logits, state["used"], count, settings)
     here = tf.range(tf.shape(state["codes"])[0]) == count

@@ -4,7 +4,7 @@
     tokens.encode("Dr. Smith paid $20.", "en")   # [en]doctor[SPACE]smith[SPACE]paid ...
     tokens.pieces(a_long_text, "en", most=401)   # the same, piece by piece
 
-The written form is the normaliser's: the published cleaners, but for languages that were added.
+The normaliser makes the written form: by the published cleaners, except in added languages.
 """
 
 import re
@@ -22,7 +22,8 @@ from myxtts.xtts_v2.normaliser import Normaliser
 
 
 class Tokens:
-    """See the module; `vocabulary` is the text of vocab.json."""
+    """The ids of texts; the module's docstring shows its use. `vocabulary` is the text of
+    vocab.json."""
 
     def __init__(self, vocabulary: str, normaliser: Normaliser | None = None):
         self.bpe = Bpe(vocabulary)
@@ -31,7 +32,7 @@ class Tokens:
         self.languages = tuple(tag[1] for tag in tags if tag)
 
     def language_tag(self, language: str) -> str:
-        """The tag of a language, whatever its country; UserError where there is none."""
+        """The tag of a language, with or without a country; UserError if there is none."""
         base = base_language(language)
         for known in self.languages:
             if known.split("-")[0] == base:
@@ -42,12 +43,12 @@ class Tokens:
         )
 
     def written(self, text: str, language: str) -> str:
-        """What is encoded of a text, without the tag."""
+        """The written form of a text, which is encoded after the tag."""
         return self.normaliser.written(text, language)
 
     def encode(self, text: str, language: str) -> list[int]:
-        """Ids of a text; warnings say which share of them the model does not know, and when it is
-        longer than what the model was seen to say."""
+        """The ids of a text. Warnings say what share of them is unknown to the model, and whether
+        the text is longer than the model was seen to speak."""
         ids, most = self.ids(text, language), longest(language)
         if len(text) > most:
             logging.warning(
@@ -63,10 +64,10 @@ class Tokens:
         return ids
 
     def pieces(self, text: str, language: str, most: int) -> list[list[int]]:
-        """Ids of a text of any length, in pieces of at most `most` tokens.
+        """The ids of a text of any length, in pieces of at most `most` tokens.
 
-        Cut as the published code does; what is longer than `most` all the same is cut again.
-        UserError if there is nothing to say, or the text is in another script.
+        Cut as in the published code; pieces that are still longer than `most` are cut again.
+        UserError if the text has no words or is in another script.
         """
         self.language_tag(language)
         if not any(character.isalnum() for character in text):

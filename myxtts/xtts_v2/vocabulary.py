@@ -1,4 +1,4 @@
-"""A vocab.json in the place of a vocabulary of ours: what training needs of one."""
+"""A vocab.json with the interface that training needs of a vocabulary."""
 
 import hashlib
 import json
@@ -11,13 +11,13 @@ from myxtts.xtts_v2.text import Tokens
 
 
 class PublishedVocabulary:
-    """Text to ids, as `myxtts.text.vocabulary.Vocabulary`; but a character that is not there has
-    no place: it becomes the id `unknown`."""
+    """Maps texts to ids, like `myxtts.text.vocabulary.Vocabulary`; but a character that is not in
+    it becomes the id `unknown`."""
 
     phonemes = False
 
     def __init__(self, text: str, normaliser: Normaliser | None = None):
-        """`text`: that of vocab.json."""
+        """`text` is the text of vocab.json."""
         self.text, self._tokens = text, Tokens(text, normaliser)
         file = json.loads(text)
         ids = [*file["model"]["vocab"].values(), *(t["id"] for t in file["added_tokens"])]
@@ -25,7 +25,7 @@ class PublishedVocabulary:
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "PublishedVocabulary":
-        """Of a directory in the published layout."""
+        """The vocabulary of a directory in the published layout."""
         text = (Path(directory) / "vocab.json").read_text(encoding="utf-8")
         return cls(text, Normaliser.load(directory))
 
@@ -49,5 +49,5 @@ class PublishedVocabulary:
         return hashlib.sha256(values.encode()).hexdigest()[:16]
 
     def encode(self, text: str, language: str) -> list[int]:
-        """The language's tag and the tokens; UserError where the language has no tag."""
+        """The language's tag and the tokens; UserError if the language has no tag."""
         return self._tokens.ids(text, language)

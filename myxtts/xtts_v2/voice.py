@@ -1,12 +1,12 @@
-"""A published model for use: clone a voice from recordings, and let it speak.
+"""Speaks with a published model, in a voice cloned from recordings.
 
     voice = PublishedVoice.load("XTTS-v2")
     cloned = voice.clone(["a.wav", "b.wav"])       # or voice.speaker("Ana Florence")
     waveform = voice.speak("Good morning. How are you?", "en", cloned)
     for chunk in voice.stream("Good morning. How are you?", "en", cloned): ...
 
-The same calls as `myxtts.voice.Voice`. Waveforms are float32 at 24,000 Hz. The chunks of
-`stream` put together are what `speak` returns, but for rounding.
+The same calls as `myxtts.voice.Voice`. Waveforms are float32 at 24,000 Hz. The chunks of `stream`
+joined are what `speak` returns, up to rounding.
 """
 
 import dataclasses
@@ -36,9 +36,9 @@ _UNKNOWN = 10**6  # codes of a sentence that has not ended
 
 
 class PublishedVoice:
-    """See the module."""
+    """A published model that speaks; the module's docstring shows its use."""
 
-    vocoder = "network"  # as it would be called in a run of ours
+    vocoder = "network"  # as it is called in our own runs
 
     def __init__(self, networks: Published):
         self.networks, self.config = networks, networks.source.config
@@ -52,19 +52,19 @@ class PublishedVoice:
             tf.TensorSpec([1, None, width], tf.float32),
             tf.TensorSpec([1, size], tf.float32),
         ]
-        self._sounded = tf.function(networks.hifigan.part, input_signature=[*vectors, *[place] * 4])
+        self._samples = tf.function(networks.hifigan.part, input_signature=[*vectors, *[place] * 4])
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "PublishedVoice":
-        """From a directory in the published layout."""
+        """A voice from a directory in the published layout."""
         return cls.of(PublishedDirectory.open(path))
 
     @classmethod
     def of(cls, source: PublishedDirectory) -> "PublishedVoice":
-        """Of what is in a directory, or a run."""
+        """A voice from the contents of a directory or a run."""
         if source.ignored:
             logging.info("%s: ignored %s", source.path, ", ".join(source.ignored[:5]))
-        # Nothing that speaks needs the DVAE.
+        # Speaking does not need the DVAE.
         voice = cls(Published.load(dataclasses.replace(source, dvae=None)))
         logging.info("%s: %s", source.path, source.licence)
         return voice
@@ -79,7 +79,7 @@ class PublishedVoice:
 
     @property
     def speaking(self) -> Speaking:
-        """How config.json draws codes."""
+        """How codes are drawn by default, from config.json."""
         config = self.config
         return Speaking(
             temperature=config.temperature,
@@ -103,10 +103,10 @@ class PublishedVoice:
         return ClonedVoice(tf.constant(latents), tf.constant(vector[..., 0]))
 
     def clone(self, references: Sequence[str | os.PathLike | np.ndarray]) -> ClonedVoice:
-        """From recordings of one speaker: files, or float waveforms at 24,000 Hz.
+        """A voice from recordings of one speaker: files, or float waveforms at 24,000 Hz.
 
-        As published: of each recording the first `max_ref_len` seconds; latents are the mean over
-        pieces of the first `gpt_cond_len` seconds of all of them together.
+        As published, of each recording only the first `max_ref_len` seconds count; the latents are
+        the mean over pieces of the first `gpt_cond_len` seconds of all recordings together.
         """
         if not references:
             raise UserError("no reference was given; name at least one recording of the voice")
@@ -126,7 +126,7 @@ class PublishedVoice:
         latents = [
             self._conditioned(piece) for piece in pieces if piece.shape[1] >= _SHORTEST_CHUNK * rate
         ]
-        # The mean of unit vectors is not made one again.
+        # The mean of unit vectors is not normalised again, as published.
         return ClonedVoice(tf.add_n(latents) / len(latents), tf.add_n(vectors) / len(vectors))
 
     def speak(
@@ -148,22 +148,23 @@ class PublishedVoice:
         speaking: Speaking | None = None,
         speed: float = 1.0,
     ) -> Iterator[np.ndarray]:
-        """The sentences of the text, and the pauses between them: together what `speak` returns."""
+        """The sentences of the text and the pauses between them; joined they are what `speak`
+        returns."""
         return self._chunks(text, language, cloned, speaking, streamed=False, speed=speed)
 
     def stream(
         self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
     ) -> Iterator[np.ndarray]:
-        """The text in chunks, the first of them after 8 codes."""
+        """Yields the waveform in chunks, the first one after 8 codes."""
         return self._chunks(text, language, cloned, speaking, streamed=True)
 
     def sentences(self, text: str, language: str) -> list[list[int]]:
-        """The tokens of the text, in pieces the model can say."""
+        """The tokens of the text, in pieces that the model can speak."""
         most = self.config.model_args.gpt_max_text_tokens - 1
         return self.tokens.pieces(text, language, most)
 
     def warm_up(self) -> None:
-        """Traces every function, so that the first sentence is as fast as later ones."""
+        """Traces all functions, so that the first sentence is as fast as later ones."""
         noise = 0.1 * np.random.default_rng(0).standard_normal(2 * self.sample_rate)
         cloned = self.clone([noise.astype(np.float32)])
         ids = self.tokens.encode("a", self.languages[0])
@@ -174,7 +175,7 @@ class PublishedVoice:
     def codes(
         self, ids: list[int], cloned: ClonedVoice, speaking: Speaking, first: int, every: int
     ) -> Iterator[tuple[tf.Tensor, tf.Tensor, bool]]:
-        """See `sampling.stream`; for one sentence."""
+        """The codes of one sentence, as from `sampling.stream`."""
         options = speaking.sampling()
         if options.pop("length_penalty") != 1.0:
             raise UserError(
@@ -207,10 +208,11 @@ class PublishedVoice:
         streamed: bool = False,
         speed: float = 1.0,
     ) -> Iterator[np.ndarray]:
-        """One sentence. A chunk is made as soon as all the codes it depends on are there."""
+        """Yields one sentence. A chunk is made as soon as all codes that it depends on are
+        there."""
         most = self.networks.gpt.max_codes
         first, every = (_FIRST, _EVERY) if streamed else (most, most)
-        held, told = [], 0
+        held, yielded = [], 0
         for codes, latents, done in self.codes(
             ids, cloned=cloned, speaking=speaking, first=first, every=every
         ):
@@ -224,25 +226,25 @@ class PublishedVoice:
             else:
                 ready = count - hifigan.CONTEXT_CODES
                 total, until = _UNKNOWN, int(ready * _HOPS_OF_A_CODE)
-            if until > told:
-                yield self.sound(latents, cloned.speaker, total, told, until)
-                told = until
+            if until > yielded:
+                yield self.sound(latents, cloned.speaker, total, yielded, until)
+                yielded = until
             if done and int(codes[-1]) != self.networks.gpt.stop_code:
                 logging.warning("a sentence of %d tokens did not end and was cut off", len(ids))
 
     def sound(
         self, latents: tf.Tensor, speaker: tf.Tensor, total: int, begin: int, end: int
     ) -> np.ndarray:
-        """The samples of the hops from `begin` to `end` of latents [1, N, W], the first of a
-        sentence of `total` codes, as they are in the waveform of the whole sentence."""
+        """The samples of the hops from `begin` to `end`, as they are in the waveform of the
+        complete sentence. `latents` [1, N, W] are the first of its `total` codes."""
         around = hifigan.CONTEXT_CODES
         first = max(0, int(begin / _HOPS_OF_A_CODE) - around)
         last = min(latents.shape[1], int(np.ceil(end / _HOPS_OF_A_CODE)) + around)
         places = [tf.constant(place) for place in (first, total, begin, end)]
-        return self._sounded(latents[:, first:last], speaker, *places)[0].numpy()
+        return self._samples(latents[:, first:last], speaker, *places)[0].numpy()
 
     def _waveform(self, reference, name) -> tf.Tensor:
-        """float32 [1, T] at 22,050 Hz; UserError where the recording is unfit."""
+        """float32 [1, T] at 22,050 Hz; UserError if the recording is unfit."""
         if isinstance(reference, np.ndarray):
             waveform, rate = reference.astype(np.float32), self.sample_rate
         else:

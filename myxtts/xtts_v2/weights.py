@@ -1,10 +1,10 @@
-"""The tensors of an XTTS v2 checkpoint under their published names, whatever variant the file is.
+"""Reads the tensors of any variant of an XTTS v2 checkpoint, under their published names.
 
     weights = read_weights("best_model.pth")
-    weights.model["gpt.mel_head.weight"]      # an array; so far nothing of it was read
+    weights.model["gpt.mel_head.weight"]      # an array, which is not read before it is used
 
-People have model.pth as published, checkpoints of the published trainer (names below `xtts.`, with
-the DVAE and the optimizer), both spellings of weight norm, float16 and bfloat16 copies, and
+The variants: model.pth as published, checkpoints of the published trainer (names below `xtts.`,
+with the DVAE and the optimizer), both spellings of weight norm, float16 and bfloat16 copies, and
 safetensors files.
 """
 
@@ -22,7 +22,7 @@ _WEIGHT_NORM = {
     ".weight_g": ".parametrizations.weight.original0",
     ".weight_v": ".parametrizations.weight.original1",
 }
-# What older versions of the code stored beside the weights: copies that generation uses, masks.
+# What older versions of the published code stored besides weights: copies for generation, masks.
 _STRAYS = ("gpt.gpt_inference.", "gpt.gpt.wte.", "torch_mel_spectrogram_")
 _MASKS = (".attn.bias", ".attn.masked_bias")
 
@@ -33,13 +33,13 @@ class Weights:
 
     path: str
     model: dict[str, np.ndarray]
-    dvae: dict[str, np.ndarray]  # only in a checkpoint of the trainer; else empty
-    ignored: tuple[str, ...]  # names of tensors that the file has and nobody needs
-    licence: str | None  # what the file says; published files say nothing
+    dvae: dict[str, np.ndarray]  # only in a checkpoint of the trainer, otherwise empty
+    ignored: tuple[str, ...]  # names of tensors in the file that are not needed
+    licence: str | None  # as the file states it; published files do not
 
 
 def read_weights(path: str | os.PathLike) -> Weights:
-    """All variants of model.pth; UserError, naming the file or tensor, for anything else."""
+    """Reads all variants of model.pth; UserError names the file or tensor for anything else."""
     path = os.fspath(path)
     tensors, licence = _tensors(path)
     if any(name.startswith("xtts.") for name in tensors):

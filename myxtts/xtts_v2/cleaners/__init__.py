@@ -1,4 +1,4 @@
-"""The written form of a text as the published XTTS v2 was trained on it: 17 languages.
+"""Cleaners: the written form in which the published XTTS v2 was trained on texts of 17 languages.
 
     cleaned("Dr. Smith paid $20.", "en")      # doctor smith paid twenty dollars.
 
@@ -7,11 +7,11 @@
 | tables.py | words for signs and abbreviations, a row per language |
 | numbers.py | numbers in words, by num2words |
 | chinese.py | numbers and punctuation in Chinese texts |
-| pieces.py | long texts in pieces |
-| libraries.py | what must be installed for which language |
+| pieces.py | splits long texts |
+| libraries.py | the libraries that each language needs |
 
-Chinese becomes pinyin with tone numbers, Japanese romaji and Korean Latin letters. VERSION counts
-up with every change that gives some text other words.
+Chinese becomes pinyin with tone numbers, Japanese romaji and Korean Latin letters. VERSION goes up
+with every change that words some text differently.
 """
 
 import functools
@@ -29,9 +29,10 @@ LANGUAGES = (*WORDINGS, "ja")
 
 
 def cleaned(text: str, language: str) -> str:
-    """UserError names a missing library, a number without words, or a language without cleaners.
+    """The text as it was written in training. UserError names a missing library, a number without
+    words, or a language without cleaners.
 
-    A language may be written with its country.
+    A language code may include a country.
     """
     language = base_language(language)
     if language == "ja":
@@ -42,7 +43,7 @@ def cleaned(text: str, language: str) -> str:
         )
     wording = WORDINGS[language]
     text = text.replace('"', "")
-    if language == "tr":  # lower() makes two characters of it; the plain I becomes i as well
+    if language == "tr":  # lower() turns it into two characters; the plain I becomes i as well
         text = text.replace("İ", "i")
     text = text.lower()
     chinese = language == "zh"

@@ -1,8 +1,8 @@
 """Numbers in Chinese texts, and Chinese punctuation.
 
-Dates, money, telephone numbers, fractions, percentages and quantities are looked for in this
-order. What is found takes the place of the first equal text, which may stand elsewhere: 2个 in a
-text with an earlier 12% changes that. The published cleaners do it so, and the ids follow.
+Dates, money, telephone numbers, fractions, percentages and quantities are searched in this order. A
+match replaces the first occurrence of the same text, which may be elsewhere: 2个 changes an earlier
+12%. The published cleaners do so, and the ids depend on it.
 """
 
 import re
@@ -29,8 +29,8 @@ _COMMAS = str.maketrans(dict.fromkeys(_PUNCTUATION, ","))
 
 
 def chinese_in_words(text: str) -> str:
-    """The text with its numbers in characters, and commas for all punctuation."""
-    text = f"^{text}$"  # a number needs something before it, a telephone number also behind it
+    """The text with its numbers in characters, and with commas for all punctuation."""
+    text = f"^{text}$"  # patterns need a character before numbers, and after telephone numbers
     for pattern, said in _RULES:
         text = text.replace("％", "%") if said is _percentage else text
         for match in [*pattern.finditer(text)]:
@@ -40,9 +40,9 @@ def chinese_in_words(text: str) -> str:
 
 
 def cardinal(number: str) -> str:
-    """一百二十三 of "123", 三点五 of "3.5"; 两 for a two that counts hundreds and more."""
+    """一百二十三 for "123", 三点五 for "3.5"; 两 for a two that counts hundreds or more."""
     whole, _, places = number.partition(".")
-    # Pairs of a sign and the power it stands for; digits have none.
+    # Pairs of a sign and its power of ten; digits have none.
     signs = _signs(whole) if len(whole) > 1 else [(_DIGITS[int(c)], 0) for c in whole]
     powers = [10, *(power for _, power in signs), 0]
     said = ""

@@ -1,4 +1,4 @@
-"""The libraries that put texts into words and Latin letters: extra `languages`."""
+"""The libraries that write numbers in words and texts in Latin letters: extra `languages`."""
 
 import functools
 import importlib
@@ -7,7 +7,7 @@ from types import ModuleType
 
 from myxtts import UserError
 
-# The distributions each module belongs to; of a dictionary too the version counts.
+# The distributions of each module; the version of a dictionary matters, too.
 _DISTRIBUTIONS = {
     "num2words": ("num2words",),
     "pypinyin": ("pypinyin",),
@@ -18,14 +18,15 @@ _ROMANISERS = {"zh": "pypinyin", "ja": "cutlet", "ko": "hangul_romanize"}
 
 
 def modules(language: str) -> tuple[str, ...]:
-    """The modules that a language may need; num2words only where a text has numbers."""
+    """The modules that a language may need; num2words only for texts with numbers."""
     romaniser = _ROMANISERS.get(language)
     numbers = () if language in ("zh", "ja") else ("num2words",)
     return (*numbers, romaniser) if romaniser else numbers
 
 
 def versions(language: str) -> dict[str, str]:
-    """The installed versions of what a language needs; UserError if something is missing."""
+    """The installed versions of the libraries that a language needs; UserError if one is
+    missing."""
     found = {}
     for module in modules(language):
         library(module, language)
@@ -35,7 +36,7 @@ def versions(language: str) -> dict[str, str]:
 
 
 def installed(distribution: str) -> str | None:
-    """Its version, None where it is not installed."""
+    """The version of a distribution, None if it is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -49,7 +50,7 @@ def library(module: str, language: str) -> ModuleType:
         for distribution in _DISTRIBUTIONS[module][1:]:
             importlib.metadata.version(distribution)
         return importlib.import_module(module)
-    except ImportError:  # PackageNotFoundError is one
+    except ImportError:  # includes PackageNotFoundError
         names = " ".join(_DISTRIBUTIONS[module])
         raise UserError(
             f"XTTS v2 reads {language!r} texts with {names}, which is not installed here; "

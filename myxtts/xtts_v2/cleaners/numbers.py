@@ -1,8 +1,8 @@
 """Numbers in words, by num2words: grouped numbers, money, decimals, ordinals, cardinals.
 
-As in the published cleaners, so that a number is heard as the model learnt it, right or wrong:
-one pound in a Polish text leaves all its money to the words for signs, Turkish decimals are read in
-two parts, and Arabic amounts are riyals.
+All as in the published cleaners, right or wrong, so that a number is read as the model learnt it:
+in a Polish text with pounds no money is put into words, Turkish decimals are read in two parts, and
+Arabic amounts are riyals.
 """
 
 import functools
@@ -12,8 +12,8 @@ from myxtts import UserError
 from myxtts.xtts_v2.cleaners.libraries import library
 from myxtts.xtts_v2.cleaners.tables import Wording
 
-# Where numbers are grouped with commas. Elsewhere with points, or with any other sign that stands
-# between three digits each.
+# Languages that group digits with commas. The others group them with points or any other sign
+# between groups of three digits.
 _WITH_COMMAS = ("en", "ru")
 _GROUPED_BY_COMMAS = re.compile(r"\b\d{1,3}(?:,\d{3})*(?:\.\d+)?\b")
 _GROUPED_BY_POINTS = re.compile(r"\b\d{1,3}(?:.\d{3})*(?:,\d+)?\b")
@@ -24,21 +24,23 @@ _CURRENCIES = [
 ]
 _DECIMAL = re.compile("[0-9]+[.,][0-9]+")
 _WHOLE = re.compile("[0-9]+")
-# What num2words raises for numbers that one of its languages cannot say.
+# The exceptions of num2words for numbers that a language has no words for.
 _NO_WORDS = (
     *(NotImplementedError, ArithmeticError, LookupError, RecursionError),
     *(AssertionError, AttributeError, TypeError, ValueError),
 )
-# The search for amounts takes minutes in thousands of digits.
+# The search for amounts takes minutes in a number of thousands of digits.
 _TOO_LONG = re.compile("[0-9.,]{300}")
 
 
 class NoWords(UserError):
-    """A text with a number that has no words in its language; others can be read."""
+    """Raised for a text with a number that has no words in its language; other texts can be
+    read."""
 
 
 def numbers_in_words(text: str, language: str, wording: Wording) -> str:
-    """NoWords names a number that num2words cannot say in this language."""
+    """The text with its numbers in words. NoWords names a number that num2words has no words
+    for."""
     if found := _TOO_LONG.search(text):
         raise NoWords(f"the number {found[0][:20]}... is too long to be said; write it out")
     if language in _WITH_COMMAS:
@@ -59,7 +61,8 @@ def numbers_in_words(text: str, language: str, wording: Wording) -> str:
 
 
 def _money_in_words(text: str, language: str, wording: Wording) -> str:
-    """The first currency that num2words cannot say stays as it is written, and those after it."""
+    """Puts amounts into words, currency by currency. A currency with an amount that num2words has
+    no words for stays as it is written, and so do the currencies after it."""
 
     def said(code: str, match: re.Match) -> str:
         digits = re.sub(r"[^\d.]", "", match[0].replace(",", "."))

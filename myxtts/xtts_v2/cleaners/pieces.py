@@ -1,9 +1,10 @@
-"""Long texts in pieces of at most so many characters, as the published code makes them.
+"""Splits long texts as the published code does, into pieces of a limited number of characters.
 
-A text below the limit of its language is one piece, whatever its sentences. Of a longer one,
-sentences are put together as long as they fit; a sentence that alone is too long is cut between
-words. (An opening mark stays with its sentence here; the published code leaves it before.) The
-limits are what the published model was seen to say without losing its end.
+A text below the limit of its language is one piece, however many sentences it has. In a longer
+text, sentences are joined as long as they fit; a sentence that is itself too long is cut between
+words. (Here an opening mark stays with its sentence; the published code leaves it with the one
+before.) The limits are the lengths up to which the published model was seen to speak without losing
+the end.
 """
 
 import re
@@ -19,18 +20,18 @@ LIMITS = {
     "ar": 166, "cs": 186, "ru": 182, "nl": 251, "tr": 226, "ja": 71, "hu": 224, "ko": 95, "hi": 150,
 }  # fmt: skip
 _CLOSING = "\"'”’»)\\]}」』"
-# Behind ideographic marks there is no space.
+# No space follows ideographic marks.
 _END = re.compile(rf"([.!?؟۔।॥]+)[{_CLOSING}]*(?=\s|$)|[。｡！？．]+[{_CLOSING}]*")
 _ABBREVIATED = str.split("mr mrs ms dr st jr co corp inc ltd prof gen gov rep rev sen")
 
 
 def longest(language: str) -> int:
-    """The characters of a text that is spoken as one piece."""
+    """The most characters of a text that is spoken as one piece."""
     return LIMITS.get(base_language(language), _OTHERS)
 
 
 def pieces(text: str, language: str) -> list[str]:
-    """The text as it was written, in pieces that fit."""
+    """The text split into pieces that fit."""
     most, found = longest(language), [""]
     text = text.strip()
     if len(text) < most:

@@ -1,4 +1,4 @@
-"""What each language calls signs and abbreviations, and how it writes ordinals.
+"""The words of each language for signs and abbreviations, and its endings of ordinals.
 
 One entry per language; Japanese has none, because its romaniser reads the text as it is.
 """
@@ -12,16 +12,18 @@ SIGNS = "&@%#$£°"
 @dataclasses.dataclass(frozen=True)
 class Wording:
     signs: tuple[str, ...]  # the words for SIGNS, in that order
-    # The endings that make a number an ordinal, as a regular expression; none: no ordinals.
+    # The endings that make a number an ordinal, as a regular expression; empty: no ordinals.
     ordinal: str = ""
-    # Between units and cents in num2words; of whole amounts, everything from it on is dropped.
+    # What num2words puts between units and cents; in amounts without cents, everything from it on
+    # is dropped.
     joint: str = ", "
     abbreviations: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    ends_with_point: bool = True  # an abbreviation is one only with a point behind it
+    ends_with_point: bool = True  # an abbreviation counts only with a point after it
 
 
 def _wording(signs: str, *, abbreviations: str = "", **more) -> Wording:
-    """`signs` between bars; abbreviations as "short=long", between commas."""
+    """A `Wording` from `signs`, separated by bars, and abbreviations as "short=long", separated by
+    commas."""
     pairs = (pair.split("=") for pair in abbreviations.split(",") if pair)
     return Wording(tuple(signs.split("|")), abbreviations={k: v for k, v in pairs}, **more)
 
@@ -110,6 +112,6 @@ WORDINGS: dict[str, Wording] = {
         "और|ऐट दी रेट|प्रतिशत|हैश|डॉलर|पाउंड|डिग्री",
         ordinal="st|nd|rd|th",
     ),
-    # Chinese punctuation is a comma by then, and so are all signs but these two.
+    # By then Chinese punctuation has become commas, and so have all signs but these two.
     "zh": _wording("和|在|百分之|号|美元|英镑|度"),
 }
