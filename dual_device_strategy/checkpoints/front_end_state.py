@@ -14,7 +14,8 @@ from dual_device_strategy import compat
 from dual_device_strategy.hop import trace
 
 _NOT_YET = -1  # in place of the count: values were given, and the front end has not begun
-_PATIENCE = 60.0  # seconds until a batch that has reached the data device must be begun
+# Seconds within which the front end must begin a batch that has reached the data device.
+_PATIENCE = 60.0
 
 
 class FrontEndState:

@@ -15,7 +15,7 @@ _POSITION_KEY = "position/.ATTRIBUTES/py_state"
 
 
 class _Position(tf.train.experimental.PythonState):
-    """Where `fit` is, and which variables belong to it."""
+    """The position of `fit`, and the shapes of its variables."""
 
     def __init__(self):
         self.value = {}
@@ -39,8 +39,8 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
     restores the epoch only: it begins again with its first batch.
 
     Arguments are those of `BackupAndRestore`: `save_freq` is a number of batches, or "epoch" for
-    the beginning of each epoch.  A backup replaces the one before as a whole; a kill while it is
-    written leaves the one before.  When `fit` ends, backups are deleted.
+    the beginning of each epoch.  A backup replaces the previous one only when it is complete; a
+    kill while it is written leaves the previous one.  When `fit` ends, backups are deleted.
 
     It works under `DataModelSplitStrategy`, for datasets whose iterators can be saved.  Not in a
     backup: other callbacks, the order of a validation dataset that shuffles, and random ops of the
@@ -113,7 +113,7 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
     def _steps_to_do(self, steps):
         """Keras's own steps of an epoch, without those that were done before the kill.
 
-        Keras takes no batch for what is left out here: that is the step's business.
+        Keras itself takes no batches, so none is lost by the steps that are left out.
         """
         epochs = self._epochs
         del epochs._enumerate_iterator  # the next epoch's is Keras's own again
@@ -214,7 +214,7 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
 
 
 def _read(path: str, **objects) -> None:
-    """Restores these objects, all of them, and no others."""
+    """Restores exactly these objects."""
     status = tf.train.Checkpoint(**objects).read(path)
     status.assert_existing_objects_matched()
     status.expect_partial()
@@ -240,7 +240,7 @@ def _generators(model: keras.Model) -> list[tf.random.Generator]:
 
 
 def _iterator_over_epochs():
-    """What Keras's `fit` draws its steps from; it keeps it in a local variable."""
+    """The object that Keras's `fit` draws its steps from, which it keeps in a local variable."""
     frame = inspect.currentframe()
     while frame is not None:
         found = frame.f_locals.get("epoch_iterator")

@@ -23,7 +23,7 @@ def described(host: tf.data.Dataset, front_end: FrontEnd | None) -> list[str]:
     """One line for each operation, with its arguments and a digest of its functions.
 
     The same script gives the same lines in every process.  Data, file names and the seeds of
-    shuffles are not part of them.
+    shuffles are left out.
     """
     lines = []
     node = [host]
@@ -66,7 +66,8 @@ def _arguments_of(dataset: tf.data.Dataset) -> list[tuple[str, int]]:
 
 
 def _digest(graph: tf.Graph) -> str:
-    """Of a function's ops, whatever their order and names; names count functions in a process."""
+    """A digest of a function's ops that ignores their order and names, because names count the
+    functions of a process."""
     nodes = sorted(_node(node) for node in _nodes_of(graph))
     return hashlib.sha256(b"\n".join(nodes)).hexdigest()[:8]
 
@@ -93,7 +94,7 @@ def difference(saved: list[str], present: list[str]) -> str | None:
 
 
 def refuse_hidden_state(front_end: FrontEnd | None, policy) -> None:
-    """Refuses a front end with state that is not in variables, unless the policy waives it."""
+    """Refuses a front end with state outside of variables, unless the policy allows it."""
     if front_end is None or policy != tf.data.experimental.ExternalStatePolicy.FAIL:
         return
     for function in front_end.functions:

@@ -1,8 +1,8 @@
 """The host's part of a pipeline on other machines, by TensorFlow's tf.data service.
 
-service     `DataService`: what a strategy is given, and what becomes of a dataset
-watching    an error where batches stop coming or elements are missing
-__main__    python -m dual_device_strategy.data_service: the dispatcher and its workers
+service     `DataService`, which is given to a strategy, and how it distributes a dataset
+watching    an error if batches stop coming or elements are missing
+__main__    python -m dual_device_strategy.data_service: starts the dispatcher and its workers
 """
 
 from dual_device_strategy.data_service.service import DataService

@@ -2,13 +2,13 @@
 python -m dual_device_strategy.data_service worker --dispatcher=HOST:PORT
 
 A tf.data service: one dispatcher, and workers that prepare batches, on any machines.  Each prints
-its address when it is ready, and ends on SIGTERM or SIGINT.  Workers may join at any time, also
+its address when it is ready, and ends on SIGTERM or SIGINT.  Workers may join at any time, even
 while a training runs.  Give the dispatcher's address to the training, see `DataService`.
 
 A dispatcher with --work_dir remembers its jobs there, and goes on with them when it is started
-again with the same --port.  Without it, its end ends the training.
+again with the same --port.  Without it, the training ends when the dispatcher does.
 
-Anybody who reaches these ports can read the data and run TensorFlow ops: keep them inside a
+Anyone who can reach these ports can read the data and run TensorFlow ops: keep them inside a
 network that you trust.
 """
 
@@ -25,12 +25,12 @@ _PORT = flags.DEFINE_integer("port", 0, "Port to listen on; 0 takes a free one."
 _HOST = flags.DEFINE_string(
     "host",
     None,
-    "Name or address under which others reach this machine; its host name if left out.",
+    "Name or address under which others reach this machine; by default its host name.",
 )
 _DISPATCHER = flags.DEFINE_string("dispatcher", None, "HOST:PORT of the dispatcher to join.")
 _WORK_DIR = flags.DEFINE_string("work_dir", None, "Directory where a dispatcher keeps its jobs.")
 _WORKER_TIMEOUT_SECONDS = flags.DEFINE_float(
-    "worker_timeout_seconds", 10.0, "After so long without a word a worker counts as gone."
+    "worker_timeout_seconds", 10.0, "A worker that has been silent for this long counts as gone."
 )
 _ROLES = ("dispatcher", "worker")
 
@@ -44,7 +44,7 @@ def main(arguments) -> int:
             signal.signal(number, lambda *_: ended.set())
         host = _HOST.value or socket.gethostname()
         server = _dispatcher() if role == "dispatcher" else _worker(host)
-        for number in (signal.SIGTERM, signal.SIGINT):  # TensorFlow may have put its own there
+        for number in (signal.SIGTERM, signal.SIGINT):  # TensorFlow may have set its own
             signal.signal(number, lambda *_: ended.set())
         port = server._address.rpartition(":")[2] if _PORT.value == 0 else _PORT.value
         print(f"{role} {host}:{port}", flush=True)
@@ -106,7 +106,7 @@ def _worker(host: str):
         tf.data.experimental.service.WorkerConfig(
             dispatcher_address=_DISPATCHER.value,
             port=_PORT.value,
-            # %port% is TensorFlow's word for the port that was chosen.
+            # %port% is TensorFlow's placeholder for the chosen port.
             worker_address=f"{host}:%port%",
             heartbeat_interval_ms=1000,
             dispatcher_timeout_ms=10_000,

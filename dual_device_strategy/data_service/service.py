@@ -1,4 +1,4 @@
-"""`DataService`: where the host's part of a pipeline runs, and with which guarantee."""
+"""`DataService`: runs the host's part of a pipeline on other machines, with a stated guarantee."""
 
 import dataclasses
 import socket
@@ -16,41 +16,41 @@ _PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 @dataclasses.dataclass(frozen=True)
 class DataService:
-    """The workers of a tf.data service that prepare what otherwise this host would.
+    """A tf.data service whose workers prepare what this host would prepare otherwise.
 
         service = DataService("10.0.0.5:5050", mode="exactly once")
         strategy = DataModelSplitStrategy("GPU:1", "GPU:0", data_service=service)
 
-    Every dataset that the strategy distributes is then divided: what is before `on_data_device`
+    Every dataset that the strategy distributes is then split: what comes before `on_data_device`
     runs on the service's workers, the front end on the data device as always.  Start the service
     with `python -m dual_device_strategy.data_service`.
 
-    The modes say which elements come, whatever happens to a worker:
+    The mode says which elements arrive if workers die:
 
-    * "exactly once": every element of the source once.  An element that is lost because a
-      worker died makes the epoch end in an error.  The source must be finite, and `batch` must not
+    * "exactly once": every element of the source once.  If an element is lost because a worker
+      died, the epoch ends in an error.  The source must be finite, and `batch` must not
       drop the remainder.
     * "at most once": every element of the source once, except those that a worker had taken
       and not yet delivered when it died.  These are lost; a line at the end of the epoch says how
-      many, where their number is known.
+      many, if their number is known.
     * "in rounds": each of several programs, the `consumers`, reads one batch in each round, and all
-      batches of a round come from the same worker, in its order.  So batches have equal shapes in
-      a round if the pipeline makes that many of a shape in a row.  Every worker goes through the
-      whole source, which must be endless.  A round waits until all consumers ask for it.
+      batches of a round come from the same worker, in its order.  So batches of a round have equal
+      shapes if the pipeline makes that many of each shape in a row.  Every worker goes through the
+      entire source, which must be endless.  A round waits until all consumers ask for it.
 
     In the first two modes workers take the source's elements (files, if it lists files) as they
-    need them.  So the order of batches is another one in every run, as is what is in a batch: a run
-    that was stopped cannot be resumed exactly.  Each worker batches what it took, so up to one
-    batch per worker is a partial one.
+    need them.  So the order and the contents of batches differ from run to run, and a run that was
+    stopped cannot be resumed exactly.  Each worker batches what it took, so up to one batch per
+    worker is partial.
 
     Args:
       address: "HOST:PORT" of the dispatcher.
       mode: one of the above.
-      job_name: programs that name the same job share its batches: each goes to one of them.
-        Without it, every program and every epoch is a job of its own.
+      job_name: programs with the same job name share its batches: each batch goes to one of them.
+        Without it, every program and every epoch has a job of its own.
       consumer: for "in rounds": (which consumer this program is, how many there are).
-      patience_seconds: how long `next()` may wait for a batch.  After that it ends in an error:
-        TensorFlow's own waits for ever for a worker that died and does not come back.
+      patience_seconds: how long `next()` may wait for a batch before it fails.  TensorFlow's own
+        service waits forever for a worker that died and does not come back.
     """
 
     address: str
@@ -87,7 +87,7 @@ class DataService:
 
         Raises:
           ValueError: if it cannot run there, in one sentence.
-          ConnectionError: if nobody answers at the address, in one sentence.
+          ConnectionError: if nothing answers at the address, in one sentence.
         """
         self._refuse_python(dataset)
         expected = _expected(dataset) if self.mode != IN_ROUNDS else None
@@ -111,7 +111,7 @@ class DataService:
                 num_consumers=count,
             )
         )
-        # Only the program that reads the whole job can count.
+        # Only a program that reads the job alone can count.
         counted = expected if self.job_name is None else None
         return watched(
             served,
@@ -161,7 +161,7 @@ class DataService:
 
 
 def _expected(dataset: tf.data.Dataset) -> tuple[bool, int] | None:
-    """(whether rows are counted, or else elements; how many there must be); None if not known."""
+    """(whether to count rows instead of elements, how many there must be); None if unknown."""
     node, rows = dataset, False
     while len(inputs := compat.inputs_of(node)) == 1:
         if compat.operation_of(node) in ("batch", "padded_batch"):

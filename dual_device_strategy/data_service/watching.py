@@ -1,10 +1,11 @@
-"""Watches what comes from elsewhere: an error where batches stop coming or elements are missing.
+"""Watches a dataset that comes from elsewhere: fails if batches stop coming or elements are
+missing.
 
-TensorFlow's data service waits for ever for a worker that died.  Here a clock runs beside it, and
-both are merged as they come:
+TensorFlow's data service waits forever for a worker that died.  So a clock runs beside it, and both
+are merged as they come:
 
     batches   an Optional each        \\
-                                       interleaved, whoever is ready -> counted -> batches
+                                       interleaved, whichever is ready -> counted -> batches
     clock     an empty one per second /
 
 All of it is tf.data in C++: no Python runs while batches flow.
@@ -28,11 +29,12 @@ def watched(
     expected: tuple[bool, int] | None = None,
     must_be_all: bool = False,
 ) -> tf.data.Dataset:
-    """`dataset` with an InvalidArgumentError, `silence`, where it stalls for `patience_seconds`.
+    """`dataset`, failing with an InvalidArgumentError `silence` if it stalls for
+    `patience_seconds`.
 
     Args:
-      expected: (whether rows are counted, or else elements; how many there must be).
-      must_be_all: another number at the end is an error; otherwise it is printed.
+      expected: (whether to count rows instead of elements, how many there must be).
+      must_be_all: whether another number at the end is an error; if not, it is printed.
     """
     spec = dataset.element_spec
     empty = tf.experimental.Optional.empty(spec)

@@ -1,6 +1,6 @@
-"""What must be the same on all workers, compared when they meet.
+"""Compares what must be the same on all workers, when they meet.
 
-Two workers that differ would train without an error, on something that nobody asked for.
+Two workers that differ would train without an error, and get something that nobody wanted.
 """
 
 import json
@@ -13,21 +13,22 @@ from dual_device_strategy.machines.cluster import Cluster
 
 
 class Disagreement(ValueError):
-    """Workers differ in something that must be the same; one sentence."""
+    """Raised where workers differ in something that must be the same; its message is one
+    sentence."""
 
 
 def refuse_differences(cluster: Cluster, about: str, facts: dict[str, object]) -> None:
     """Compares `facts` with those of every other worker; returns when all have been seen.
 
-    All workers call it at the same place of the program, with the same keys.  The values go
+    All workers call it at the same point of the program, with the same keys.  The values go
     through TensorFlow's coordination service, which the first worker runs.
 
     Args:
-      about: a name of its own for each call in a program.
-      facts: values with a short and exact `str`; digests of what is long.
+      about: a name that is different for each call in a program.
+      facts: values with a short and exact `str`; pass digests of long ones.
 
     Raises:
-      Disagreement: on every worker, naming what differs and who has what.
+      Disagreement: on every worker, with what differs and who has which value.
     """
     if len(cluster.addresses) == 1:
         return
@@ -50,7 +51,7 @@ def refuse_differences(cluster: Cluster, about: str, facts: dict[str, object]) -
 
 
 def _wait_until_all_know(cluster: Cluster, about: str) -> None:
-    """Or the first to leave would take the service along before the others have compared."""
+    """Otherwise the first to leave would end the service before the others have compared."""
     compat.set_shared_value(_key(about, cluster.index) + "/seen", "yes")
     end = time.monotonic() + 5
     for other in range(len(cluster.addresses)):
@@ -58,7 +59,7 @@ def _wait_until_all_know(cluster: Cluster, about: str) -> None:
             left = max(1, int(1000 * (end - time.monotonic())))
             compat.shared_value(_key(about, other) + "/seen", left)
         except tf.errors.OpError:
-            return  # it is gone already
+            return  # it has left already
 
 
 def _key(about: str, index: int) -> str:

@@ -1,4 +1,5 @@
-"""Who the workers are: TF_CONFIG, or any resolver, checked before TensorFlow starts a server."""
+"""The workers of a training, from TF_CONFIG or any resolver, checked before TensorFlow starts a
+server."""
 
 import dataclasses
 import json
@@ -15,9 +16,9 @@ _JOBS = ("chief", "worker")
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers' addresses, in order, and which one this process is.
+    """The addresses of all workers, in order, and the index of this process.
 
-    `resolver` is what TensorFlow gets.
+    `resolver` is passed on to TensorFlow.
     """
 
     addresses: tuple[str, ...]
@@ -29,15 +30,16 @@ class Cluster:
         return self.addresses[0]
 
     def name(self, index: int) -> str:
-        """Such as "worker 1 (10.0.0.5:2222)"."""
+        """A worker's name in messages, such as "worker 1 (10.0.0.5:2222)"."""
         return f"worker {index} ({self.addresses[index]})"
 
 
 def cluster_of(resolver: tf.distribute.cluster_resolver.ClusterResolver | None) -> Cluster:
-    """The cluster of `resolver`, or of TF_CONFIG; without TF_CONFIG one worker, this process.
+    """The cluster of `resolver`, or of TF_CONFIG; without TF_CONFIG, this process is the only
+    worker.
 
     Raises:
-      ValueError: for a cluster that cannot train so, in one sentence.
+      ValueError: in one sentence, if this strategy cannot train on the cluster.
     """
     if resolver is None:
         _check_tf_config()
@@ -107,7 +109,7 @@ def _check_tf_config() -> None:
 
 
 def _check_port(cluster: Cluster, said: str) -> None:
-    """TensorFlow's server would abort the process, or share the port with another program."""
+    """Refuses a port in use: TensorFlow's server would abort the process, or share the port."""
     port = int(cluster.addresses[cluster.index].rpartition(":")[2])
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -13,5 +13,5 @@ def set_shared_value(key: str, value: str) -> None:
 
 
 def shared_value(key: str, timeout_ms: int = 0) -> str:
-    """What a worker has set; waits for it, for ever by default."""
+    """The value that a worker has set; waits for it, without a limit by default."""
     return context.context().get_config_key_value(key, timeout_ms)

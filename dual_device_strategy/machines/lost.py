@@ -1,9 +1,9 @@
 """The last words when another worker is gone: one sentence instead of TensorFlow's traceback.
 
-TensorFlow sees it itself: a connection that breaks within a second, a process that hangs by its
-missing heartbeats or by the `timeout_seconds` of the communication options.  Then every collective
-of this worker fails, wherever the program is: in `run`, in `next(iterator)`, in a `tf.function`, in
-Keras.  All workers have to start again; none can go on alone.
+TensorFlow notices by itself: a broken connection within a second, a process that hangs by missing
+heartbeats or by the `timeout_seconds` of the communication options.  Then every collective of this
+worker fails, wherever the program is: in `run`, in `next(iterator)`, in a `tf.function`, in Keras.
+All workers have to start again; none can go on alone.
 """
 
 import os
@@ -28,7 +28,7 @@ _REMEDY = "start the same command on all workers again to go on from the newest 
 
 
 def explained(error: BaseException, cluster: Cluster) -> str | None:
-    """One sentence if `error` came because another worker is gone; None for any other error."""
+    """One sentence if another worker's end caused `error`; None for any other error."""
     if not isinstance(error, _ERRORS):
         return None
     if gone := do_not_answer(cluster):
@@ -47,7 +47,7 @@ def explained(error: BaseException, cluster: Cluster) -> str | None:
 
 
 def do_not_answer(cluster: Cluster) -> list[int]:
-    """The other workers to whose address nobody listens."""
+    """The other workers at whose addresses no process listens."""
     found: list[int] = []
 
     def ask(index):
@@ -67,10 +67,10 @@ def do_not_answer(cluster: Cluster) -> list[int]:
 
 
 def end_with_one_sentence(cluster: Cluster) -> None:
-    """Has an uncaught error of that kind printed as one sentence; the exit code is 1 then.
+    """Prints an uncaught error of that kind as one sentence; the exit code is then 1.
 
-    The process ends at once: a normal end would wait for the worker that is gone.  Other errors are
-    shown as before.
+    The process ends at once, because a normal end would wait for the worker that is gone.  Other
+    errors are shown as usual.
     """
     before = sys.excepthook
 
@@ -86,7 +86,7 @@ def end_with_one_sentence(cluster: Cluster) -> None:
     in_threads_before = threading.excepthook
 
     def hook_of_threads(arguments):
-        # Those of TensorFlow that watch the others fail as well; the main thread says why.
+        # TensorFlow's watching threads fail as well; the main thread says why.
         if explained(arguments.exc_value, cluster) is None:
             in_threads_before(arguments)
 
