@@ -9,8 +9,7 @@ import subprocess
 import pytest
 
 from dual_device_strategy import DataModelSplitStrategy
-
-PAIRS = {"cpu": ("CPU:1", "CPU:2"), "gpu": ("GPU:0", "GPU:1")}
+from tests.dual_device_strategy.pairs import PAIRS
 
 
 @pytest.fixture(params=PAIRS)

@@ -4,6 +4,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.distribute import input_ops
 
+from tests.dual_device_strategy.pairs import both_pairs
+
 
 def features(batch=4, size=8, **keywords):
     data = {"x": tf.ones([size, 3]), "y": tf.range(size)}
@@ -88,6 +90,7 @@ def test_a_loop_in_a_function_may_be_without_state(strategy):
     assert total.numpy() == 45
 
 
+@both_pairs
 def test_every_way_to_iterate_gives_the_same_batches(everyone):
     def eager_loop(strategy, distributed):
         return [total_of(strategy, batch) for batch in distributed]

@@ -3,6 +3,8 @@
 import pytest
 import tensorflow as tf
 
+from tests.dual_device_strategy.pairs import both_pairs
+
 
 def features(batch=4, size=8, **keywords):
     data = {"x": tf.ones([size, 3]), "y": tf.range(size)}
@@ -34,6 +36,7 @@ def placed(batch):
     return tf.nest.map_structure(lambda t: t.device.rsplit("device:")[-1], batch)
 
 
+@both_pairs
 def test_batches_wait_where_the_input_options_say(strategy, pair):
     for fetch, expected in ((True, pair[1]), (False, "CPU:0")):
         options = tf.distribute.InputOptions(experimental_fetch_to_device=fetch)

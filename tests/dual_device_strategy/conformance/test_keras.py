@@ -68,7 +68,9 @@ def assert_same(mine, others):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("feed", ["arrays", "dataset"])
+@pytest.mark.parametrize(
+    ("pair", "feed"), [("cpu", "arrays"), ("cpu", "dataset"), ("gpu", "dataset")], indirect=["pair"]
+)
 def test_fit_evaluate_and_predict_give_the_numbers_of_one_device(strategy, peers, pair, feed):
     if feed == "dataset":
         mine = usual(pair)

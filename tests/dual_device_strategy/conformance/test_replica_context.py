@@ -3,6 +3,8 @@
 import pytest
 import tensorflow as tf
 
+from tests.dual_device_strategy.pairs import both_pairs
+
 
 def test_scopes_nest_and_end_as_under_the_peers(everyone):
     for strategy in everyone:
@@ -33,6 +35,7 @@ def test_setting_the_strategy_for_the_whole_program(everyone):
         tf.distribute.experimental_set_strategy(None)
 
 
+@both_pairs
 def test_the_replica_context_names_one_replica_and_its_device(everyone, mode):
     for strategy in everyone:
         seen = []
@@ -173,6 +176,7 @@ def test_run_inside_run_stays_in_the_same_replica(everyone):
         assert float(outer(tf.constant(1.0))) == 3
 
 
+@both_pairs
 def test_functions_place_their_work_and_their_reads_on_the_model_device(strategy, pair):
     with strategy.scope():
         variable = tf.Variable(1.0)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.dual_device_strategy.pairs import both_pairs
+
 NAMES = ["ours", "one device", "mirrored", "none"]
 PAIRS = [p for p in itertools.product(NAMES, NAMES) if "ours" in p]
 
@@ -68,6 +70,7 @@ class Trainee:
         return [np.asarray(v) for v in values]
 
 
+@both_pairs
 @pytest.mark.parametrize("names", PAIRS, ids="->".join)
 def test_a_checkpoint_is_restored_and_trains_on(named, names, tmp_path):
     saver, restorer = (named[name] for name in names)

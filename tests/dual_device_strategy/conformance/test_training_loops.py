@@ -81,7 +81,11 @@ def trained(strategy, optimizer, iterated, looped):
     return [*model.get_weights(), *losses, metric.result().numpy()]
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("pair", "optimizer"),
+    [("gpu", "sgd"), *(("cpu", name) for name in OPTIMIZERS)],
+    indirect=["pair"],
+)
 def test_every_kind_of_loop_trains_to_the_same_numbers_as_one_device(strategy, peers, optimizer):
     ways = itertools.product(["dataset", "iterator"], ["inside", "outside"])
     for iterated, looped in ways if optimizer == "adam" else [("dataset", "inside")]:

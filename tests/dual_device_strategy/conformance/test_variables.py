@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import data_scope
+from tests.dual_device_strategy.pairs import both_pairs
 
 S, A = tf.VariableSynchronization, tf.VariableAggregation
 KINDS = list(
@@ -25,6 +26,7 @@ def kind(request):
     return {"synchronization": synchronization, "aggregation": aggregation}
 
 
+@both_pairs
 def test_every_kind_lives_on_the_model_device(strategy, pair, kind):
     with strategy.scope():
         variables = [
