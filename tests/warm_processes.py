@@ -111,7 +111,7 @@ class WarmProcesses:
             socket.send_fds(self._line, [message], fds)
         ours.settimeout(120)  # the first waits for the server's imports
         pid = int(ours.recv(16))
-        return WarmProcess(pid, ours, out, err, arguments)
+        return WarmProcess(pid, ours, out=out, err=err, arguments=arguments)
 
     def run(self, arguments, *, timeout=None, cwd=None, env=None) -> subprocess.CompletedProcess:
         process = self.start(arguments, cwd=cwd, env=env)

@@ -160,7 +160,10 @@ def _configure_several(data_gpu, model_gpu, limits, gpus) -> Devices:
     _set_visible_and_memory(gpus, tuple(asked), tuple(of_each))
     devices = Devices(
         *(
-            tuple(_describe_gpu(role, gpus, asked, index, limits[role]) for index in indices)
+            tuple(
+                _describe_gpu(role, gpus, visible=asked, index=index, limit=limits[role])
+                for index in indices
+            )
             for role, indices in zip(limits, lists, strict=True)
         ),
         "as asked",
@@ -231,7 +234,9 @@ def _describe(role, gpus, pair, limit):
             logical = f"CPU:{int(role == 'model')}"
             return _cpu(role, logical, "logical CPU")
         return _cpu(role, "CPU:0", "host CPU")
-    return _describe_gpu(role, gpus, [i for i in pair if i is not None], index, limit)
+    return _describe_gpu(
+        role, gpus, visible=[i for i in pair if i is not None], index=index, limit=limit
+    )
 
 
 def _describe_gpu(role, gpus, visible, index, limit):

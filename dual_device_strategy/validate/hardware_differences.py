@@ -137,7 +137,9 @@ def _graph_optimizers(report, devices):
             tf.config.optimizer.set_experimental_options(
                 {**before, "disable_meta_optimizer": False}
             )
-        _found_equal(finding, rewritten, written, "rewritten", "as written")
+        _found_equal(
+            finding, rewritten, theirs=written, our_name="rewritten", their_name="as written"
+        )
 
 
 def _xla(report, devices):
@@ -146,7 +148,11 @@ def _xla(report, devices):
         if emulation.active():
             return finding.found(_ONLY_ON_HARDWARE)
         _found_equal(
-            finding, _losses(devices, jit=True), _losses(devices), "compiled", "not compiled"
+            finding,
+            _losses(devices, jit=True),
+            theirs=_losses(devices),
+            our_name="compiled",
+            their_name="not compiled",
         )
 
 
@@ -175,7 +181,9 @@ def _collectives(report, devices):
 
             return strategy.experimental_local_results(strategy.run(each))
 
-        _found_equal(finding, add()[0], np.full([1000], 3.0), "sum", "should be")
+        _found_equal(
+            finding, add()[0], theirs=np.full([1000], 3.0), our_name="sum", their_name="should be"
+        )
 
 
 def _losses(devices, jit=False):

@@ -73,7 +73,9 @@ def main():
     ]
     print("ms a step                recorded  without  ratio")
     for name, front, step, steps, floats in rows:
-        ours, bare = compare(strategy, front, step, flags.rounds, steps, floats)
+        ours, bare = compare(
+            strategy, front, step=step, rounds=flags.rounds, steps=steps, floats=floats
+        )
         print(f"{name:24} {ours:8.3f} {bare:8.3f} {ours / bare:6.3f}")
     print("a save                      ms       MB")
     with tempfile.TemporaryDirectory() as folder:

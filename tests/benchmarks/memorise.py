@@ -155,7 +155,7 @@ def main() -> None:
     gpt = Gpt(settings, tokens, CONFIG.text.max_tokens, CONFIG.tokenizer.codes)
     inputs = text, text_lengths, codes, code_lengths
     left = SECONDS - (time.perf_counter() - start)
-    accuracy = learn_sentences(conditioning, gpt, reference, inputs, left)
+    accuracy = learn_sentences(conditioning, gpt, reference=reference, inputs=inputs, seconds=left)
     seconds, cpu = time.perf_counter() - start, time.process_time() - used
     latents = conditioning(*reference)
     said, said_lengths, _ = generate(gpt, latents, text, text_lengths, temperature=0)

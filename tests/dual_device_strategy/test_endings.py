@@ -210,11 +210,9 @@ def held_before_and_after(run_python, tmp_path, pair, work, times):
 
 
 @pytest.mark.slow
-def test_five_thousand_steps_leave_memory_where_it_was_and_trace_once(
-    run_python, tmp_path, pair
-):
+def test_five_thousand_steps_leave_memory_where_it_was_and_trace_once(run_python, tmp_path, pair):
     total, traces, before, after = held_before_and_after(
-        run_python, tmp_path, pair, _STEPS, 5
+        run_python, tmp_path, pair=pair, work=_STEPS, times=5
     )
     assert total == 5 * 125 * 28 * 4096
     assert traces == 1
@@ -228,7 +226,9 @@ def test_five_thousand_steps_leave_memory_where_it_was_and_trace_once(
 
 @pytest.mark.slow
 def test_abandoned_iterators_leave_nothing_behind(run_python, tmp_path, pair):
-    _, _, before, after = held_before_and_after(run_python, tmp_path, pair, _ABANDON, 3)
+    _, _, before, after = held_before_and_after(
+        run_python, tmp_path, pair=pair, work=_ABANDON, times=3
+    )
     threads, heap, *devices = before
     assert after[0] <= threads
     assert after[1] - heap < 150 * 4096  # of 150 iterators; a batch has 16,384 bytes

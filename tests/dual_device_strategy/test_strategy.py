@@ -153,8 +153,8 @@ def test_devices_and_slots_can_be_asked_for(strategy, pair):
 
 def test_it_takes_what_configure_devices_returns():
     devices = Devices(
-        data=Device("data", "GPU:0", 0, "emulated", "grows"),
-        model=Device("model", "GPU:1", 1, "emulated", "grows"),
+        data=Device("data", "GPU:0", physical=0, name="emulated", memory="grows"),
+        model=Device("model", "GPU:1", physical=1, name="emulated", memory="grows"),
         reason="asked for",
     )
     strategy = DataModelSplitStrategy(devices, slots=4)

@@ -26,8 +26,8 @@ from dual_device_strategy.validate.report import Report, Status
 ROOT = Path(__file__).resolve().parent.parent.parent
 FAKE_DRIVER = Path(__file__).parent / "devices" / "fake_driver"
 PAIR = Devices(
-    Device("data", "GPU:0", 0, "emulated GPU", "memory grows"),
-    Device("model", "GPU:1", 1, "emulated GPU", "memory grows"),
+    Device("data", "GPU:0", physical=0, name="emulated GPU", memory="memory grows"),
+    Device("model", "GPU:1", physical=1, name="emulated GPU", memory="memory grows"),
     "as asked",
 )
 
@@ -105,8 +105,8 @@ def test_running_out_of_memory_fails_a_section_with_the_flags_that_raise_the_lim
 
 def test_bytes_that_arrive_on_another_card_than_promised_fail_the_configuration():
     swapped = Devices(
-        Device("data", "GPU:0", 1, "emulated GPU", "memory grows"),
-        Device("model", "GPU:1", 0, "emulated GPU", "memory grows"),
+        Device("data", "GPU:0", physical=1, name="emulated GPU", memory="memory grows"),
+        Device("model", "GPU:1", physical=0, name="emulated GPU", memory="memory grows"),
         "as asked",
     )
     report = Report()

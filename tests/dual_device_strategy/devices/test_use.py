@@ -78,7 +78,10 @@ def driver(monkeypatch):
     fake.nvmlDeviceGetUtilizationRates = lambda handle: types.SimpleNamespace(gpu=40 + handle)
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     gpus = tuple(
-        topology.Gpu(index, "fake", f"0000:{index}0:00.0", 24_000, 5_000, False) for index in (1, 0)
+        topology.Gpu(
+            index, "fake", bus_id=f"0000:{index}0:00.0", memory_mb=24_000, used_mb=5_000, mig=False
+        )
+        for index in (1, 0)
     )
     monkeypatch.setattr(topology, "read_topology", lambda: topology.Topology(None, gpus))
     monkeypatch.setattr(emulation, "active", lambda: None)

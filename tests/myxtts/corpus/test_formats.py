@@ -41,8 +41,8 @@ def test_coqui_rows_carry_speaker_and_language(tmp_path):
     assert read(tmp_path) == (
         "coqui",
         [
-            Row("wavs/a.wav", "wavs/a.wav", "Hello.", "ann", "en"),
-            Row("wavs/b.flac", "wavs/b.flac", "سلام", "bob", "fa"),
+            Row("wavs/a.wav", "wavs/a.wav", "Hello.", speaker="ann", language="en"),
+            Row("wavs/b.flac", "wavs/b.flac", "سلام", speaker="bob", language="fa"),
         ],
     )
 
@@ -67,7 +67,11 @@ def test_vctk_takes_the_first_microphone_and_the_speaker_from_the_folder(tmp_pat
     assert name == "vctk"
     folder = "wav48_silence_trimmed/p225"
     assert rows[0] == Row(
-        "p225_001", f"{folder}/p225_001_mic1.flac", "Please call Stella.", "p225", "en"
+        "p225_001",
+        f"{folder}/p225_001_mic1.flac",
+        "Please call Stella.",
+        speaker="p225",
+        language="en",
     )
     assert [row.path for row in rows[1:]] == [f"{folder}/p225_002_mic1.flac"]
     assert rows[1].problem.args == ("text missing", "no p225_002.txt")
@@ -80,7 +84,10 @@ def test_libritts_is_found_with_and_without_its_subset_folders(tmp_path):
     for root, subset in ((tmp_path / "a", ""), (tmp_path / "b", "train-clean-100/")):
         stem = "19_198_000000_000000"
         path = f"{subset}19/198/{stem}.wav"
-        assert read(root) == ("libritts", [Row(stem, path, "Northanger.", "19", "en")])
+        assert read(root) == (
+            "libritts",
+            [Row(stem, path, "Northanger.", speaker="19", language="en")],
+        )
 
 
 def test_common_voice_reads_the_table_asked_for(tmp_path):
@@ -88,7 +95,7 @@ def test_common_voice_reads_the_table_asked_for(tmp_path):
     put(tmp_path / "train.tsv", header + "abc\tx_1.mp3\t9\tسلام\tfa\n")
     put(tmp_path / "dev.tsv", header + 'abc\tx_2\t9\tHi "you\tfa\n')
     (tmp_path / "clips").mkdir()
-    row = Row("x_1.mp3", "clips/x_1.mp3", "سلام", "abc", "fa")
+    row = Row("x_1.mp3", "clips/x_1.mp3", "سلام", speaker="abc", language="fa")
     assert read(tmp_path) == ("common_voice", [row])
     row = Row("x_2.mp3", "clips/x_2.mp3", 'Hi "you', "abc", "fa")
     assert read(tmp_path, metadata="dev.tsv") == ("common_voice", [row])
