@@ -103,14 +103,23 @@ class Copies:
         return self._delivery.iterator_over(handles, again=again)
 
 
-def copier(device: str, specs, scope: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """What copies a box to `device`: from its handle and its device's name to the copy's handle."""
+def copier(
+    device: str, specs, scope: str, transform: Callable | None = None
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """What copies a box to `device`: from its handle and its device's name to the copy's handle.
+
+    With `transform`, a function over lists of flat tensors, the new box has what that makes there.
+    """
     there, types = name_tensor(device), [each.dtype for each in specs]
     contents = trace(lambda handle: unboxed(handle, specs), HANDLE)
 
     def copy_here(handle, source_name):
         with tf.name_scope(scope):
             flat = tf.raw_ops.RemoteCall(target=source_name, args=[handle], Tout=types, f=contents)
+            if transform:
+                for tensor, spec in zip(flat, specs, strict=True):
+                    tensor.set_shape(spec.shape)
+                flat = transform(flat)
             return boxed(flat)
 
     copy_there = trace(copy_here, HANDLE, tf.TensorSpec([], tf.string))

@@ -11,6 +11,7 @@ batch_size_of = data_distribute.compute_batch_size
 batch_sizes_for_worker = data_distribute.batch_sizes_for_worker
 map_up_to = nest.map_structure_up_to
 per_replica = values.PerReplica
+per_replica_element = input_lib._create_per_replica
 
 
 def dealt(dataset: tf.data.Dataset, count: int, host: str) -> list[tf.data.Iterator]:

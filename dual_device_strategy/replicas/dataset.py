@@ -12,6 +12,8 @@ from dual_device_strategy.front_end import reads_files, split
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.iterator import ReplicaBatches, ReplicaIterator
 from dual_device_strategy.replicas.pieces import Cut
+from dual_device_strategy.replicas.plans import Plan
+from dual_device_strategy.replicas.shares import AUTO
 from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.staging import Staging
 
@@ -40,25 +42,52 @@ class ReplicaDataset(compat.DistributedDataset):
         if extended.shares:
             any_size = tf.nest.map_structure(compat.of_any_batch_size, dataset.element_spec)
             self._element_spec = compat.distributed_spec(strategy, any_size)
-        targets = workers.compute_devices_for_worker(0)
-        host, front_end, spec = split(dataset, extended.data_device)
+        self._front_end_parts = split(dataset, extended.data_device)
+        host, front_end, _ = self._front_end_parts
         with tf.device(workers.worker_devices[0]):
             self._cloned_datasets = [compat.auto_shard(host, 1, 0)]
         self._original_dataset = None
         self._counts = _counts(extended, workers)
-        self._staging = ReplicaStaging(
-            host.element_spec,
-            front_end,
-            spec,
-            data_devices=extended.data_devices,
-            targets=targets,
-            cut=extended.cut_of(dataset),
-            slots=extended.slot_counts(options),
-            counts=self._counts,
-            warm_up=extended.warm_up,
-            host_options=host.options(),
-            captured_by=extended.captured_by,
-        )
+        self._tuning, self._stagings = None, {}
+        if extended.shares == AUTO:
+            self._tuning = extended.tuning_of(dataset, front_end, host.element_spec, self._counts)
+        self._staging = self._staged(self._tuning and self._tuning.plan, dataset)
+
+    def _staged(self, plan: Plan | None, dataset: tf.data.Dataset | None = None) -> ReplicaStaging:
+        """The way of the batches under a plan; each is traced once."""
+        if plan not in self._stagings:
+            extended, (host, front_end, spec) = self._strategy.extended, self._front_end_parts
+            cut = extended.cut_of(dataset, plan)
+            settings = {
+                "targets": self._input_workers.compute_devices_for_worker(0),
+                "cut": cut,
+                "slots": extended.slot_counts(self._options),
+                "counts": self._counts,
+                "warm_up": extended.warm_up or plan is not None,
+                "host_options": host.options(),
+                "captured_by": extended.captured_by,
+            }
+            if plan:
+                front_end = extended.row_weights.anew(front_end, cut)
+                settings["noted"] = self._tuning.front_end.get_next_of
+            if plan and plan.all_prepare:
+                self._stagings[plan] = ReplicaStaging(
+                    host.element_spec,
+                    None,
+                    host.element_spec,
+                    data_devices=self._input_workers.worker_devices[:1],
+                    at_targets=self._tuning.pieces(plan.rows),
+                    **settings,
+                )
+            else:
+                self._stagings[plan] = ReplicaStaging(
+                    host.element_spec,
+                    front_end,
+                    spec,
+                    data_devices=extended.data_devices,
+                    **settings,
+                )
+        return self._stagings[plan]
 
     def _create_cloned_datasets_from_dataset(
         self, dataset, input_context, input_workers, strategy, num_replicas_in_sync
@@ -71,6 +100,12 @@ class ReplicaDataset(compat.DistributedDataset):
 
     def __iter__(self):
         counted = self._counts if tf.executing_eagerly() else None
+        fills_first = self._strategy.extended.warm_up
+        if self._tuning and counted:  # inside a tf.function the plan is that of its tracing
+            self._staging = self._staged(self._tuning.choose())
+            # Not beside steps, it is seen how long the front end takes.
+            fills_first = fills_first or not self._tuning.settled
+            self._staging.warm_up = fills_first
         before = counted and counted.now()
         iterator = self._iterator([self._staging.iterator_over(self._cloned_datasets[0])])
         iterator.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
@@ -78,7 +113,7 @@ class ReplicaDataset(compat.DistributedDataset):
             iterator.counts = counted
             iterator.arrivals = counted.arrivals(before)
             self._strategy.extended.last_iterator = weakref.ref(iterator)
-            if self._strategy.extended.warm_up:
+            if fills_first:
                 counted.wait_until(self._staging.ready_slots, before)
         return iterator
 
@@ -242,6 +277,7 @@ def cut_as_tensorflow(dataset: tf.data.Dataset, replicas: int) -> Cut:
 
 
 def _counts(extended, workers) -> BatchCounts | None:
-    if extended.warm_up or extended.counts_arrivals:
-        return BatchCounts.on(workers.worker_devices[0], extended.warm_up)
+    fills_first = extended.warm_up or extended.shares == AUTO
+    if fills_first or extended.counts_arrivals:
+        return BatchCounts.on(workers.worker_devices[0], fills_first)
     return None

@@ -6,6 +6,7 @@ from dual_device_strategy import compat
 from dual_device_strategy.boxes import unsealed
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import explained, size_of
+from dual_device_strategy.replicas import compat as replica_compat
 
 
 class ReplicaBatches(compat.CompositeTensor):
@@ -27,6 +28,10 @@ class ReplicaBatches(compat.CompositeTensor):
             self._packed(self._next_on(device, iterator), spec)
             for iterator, device, spec in zip(self.iterators, self.devices, self.specs, strict=True)
         ]
+
+    def taken(self):
+        """The next batch of all replicas, eagerly; it is taken on this thread."""
+        return self._opened(compat.take_next(self.iterators[0], ""))
 
     def get_next_as_optional_list(self):
         if self.sealed:
@@ -118,11 +123,24 @@ class ReplicaIterator(compat.DistributedIterator):
     counts = None
 
     def get_next(self, name=None):
+        (batches,) = self._iterators
         try:
-            return super().get_next(name)
+            if not (batches.sealed and tf.executing_eagerly()):
+                return super().get_next(name)
+            # Without asking whether there is a batch first: the end is one of whole batches, and
+            # a replica without rows has an empty piece.
+            self._refuse_in_replica()
+            return replica_compat.per_replica_element(batches.taken(), self._strategy)
         except tf.errors.ResourceExhaustedError as error:
             batch = size_of(component_specs(self._iterators[0].specs[0]))
             raise explained(error, self._strategy, batch, in_step=False) from None
+
+    def _refuse_in_replica(self):
+        if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
+            raise ValueError(
+                "next(iterator) was called inside the function given to strategy.run(); call it "
+                "outside: strategy.run(step, args=(next(iterator),))"
+            )
 
     @property
     def _type_spec(self):

@@ -1,13 +1,15 @@
 """MirroredDataModelSplitStrategy: some devices prepare batches while others train replicas."""
 
 import itertools
-import math
 from collections.abc import Sequence
 
 import tensorflow as tf
 from absl import logging
 
+from dual_device_strategy import compat
+from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.devices.several import device_lists
+from dual_device_strategy.front_end import FrontEnd
 from dual_device_strategy.out_of_memory import explained, size_of
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.dataset import (
@@ -15,7 +17,11 @@ from dual_device_strategy.replicas.dataset import (
     ReplicaDatasetFromFunction,
     cut_as_tensorflow,
 )
-from dual_device_strategy.replicas.pieces import Cut
+from dual_device_strategy.replicas.front_end_alone import FrontEndAlone, has_state
+from dual_device_strategy.replicas.pieces import Cut, full_batch_size, of_piece
+from dual_device_strategy.replicas.plans import Plan, Roles
+from dual_device_strategy.replicas.share_tuning import ShareChoice, ShareTuning
+from dual_device_strategy.replicas.shares import AUTO, RowWeights, checked, refuse_too_few_rows
 from dual_device_strategy.staged_input import StagedInput, check_options, check_slots
 
 
@@ -62,6 +68,16 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
 
         MirroredDataModelSplitStrategy(["GPU:1"], ["GPU:0", "GPU:1"], shares=(0.7, 0.3))
 
+    `shares="auto"` measures and chooses.  The first epoch has equal shares.  Between two epochs the
+    front end is timed by itself, and the next epoch gets the rows that make its steps shortest; it
+    takes one or two changes, each traced once, until nothing is gained.  Where it is faster, each
+    model device prepares its own rows before it trains them.  That is tried only with front ends
+    without variables and random state whose result for parts of a batch is that for the whole one,
+    which is looked at with a real batch.  What was chosen is logged, and is in a checkpoint with
+    `tf.train.Checkpoint(shares=strategy.share_choice)`.  An iterator keeps its shares: over an
+    endless dataset, or in one long epoch, run a first iterator (a first `fit`) of some 30 steps.
+    From run to run the shares may differ, and with them the last digits of sums.
+
     A loss that is a sum over all rows, divided by the size of the global batch, has the gradients
     that it has on one device.  A mean over a replica's rows has not, as each replica's mean counts
     the same; nor has `tf.nn.compute_average_loss` without `global_batch_size`.  For Keras' `fit`,
@@ -73,8 +89,8 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
       data_devices: logical names of the devices that prepare batches, such as ["GPU:6", "GPU:7"].
       model_devices: logical names of the replicas' devices, such as ["GPU:0", "GPU:1"].
       slots: the most whole batches that may exist beyond the host, at least 2.
-      shares: the share of the rows of each model device, positive and 1 together.  Without it
-        all have the same, and no data device may be a model device.
+      shares: the share of the rows of each model device, positive and 1 together, or "auto".
+        Without it all have the same, and no data device may be a model device.
       warm_up: fill the READY slots before the first batch is handed out.
       cross_device_ops: as for `MirroredStrategy`.
     """
@@ -87,16 +103,16 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
         model_devices: Sequence[str],
         *,
         slots: int = 4,
-        shares: Sequence[float] | None = None,
+        shares: Sequence[float] | str | None = None,
         warm_up: bool = False,
         cross_device_ops: tf.distribute.CrossDeviceOps | None = None,
     ):
         check_slots(slots, auto=False)
         data, model = device_lists(data_devices, model_devices, shared=shares is not None)
-        shares = None if shares is None else _checked(shares, len(model))
+        shares = None if shares is None else checked(shares, len(model))
         if shares and len(set(shares)) > 1:
             logging.warning(
-                "shares %s: replicas have different numbers of rows, so a mean over a replica's "
+                "shares=%s: replicas have different numbers of rows, so a mean over a replica's "
                 "rows (reduce_mean, compute_average_loss without global_batch_size, Keras without "
                 "row_weights) and BatchNormalization differ from training on one device",
                 shares,
@@ -129,8 +145,16 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The share of the rows of each model device."""
-        return self.extended.shares or (1 / self.num_replicas_in_sync,) * self.num_replicas_in_sync
+        """The share of the rows of each model device; with "auto", as they are now."""
+        shares = self.extended.shares
+        if shares == AUTO:
+            shares = self.share_choice.plan and self.share_choice.plan.shares
+        return shares or (1 / self.num_replicas_in_sync,) * self.num_replicas_in_sync
+
+    @property
+    def share_choice(self) -> ShareChoice:
+        """What `shares="auto"` has chosen, for checkpoints: `tf.train.Checkpoint(shares=...)`."""
+        return self.extended.share_choice
 
     @property
     def slots(self) -> int:
@@ -146,13 +170,8 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
         replica with few rows would count for more.  The weight of a row is n * N / G: n rows on
         its replica, N replicas, G rows in all.  Elements are (x, y) or (x, y, sample weights).
         """
-        cut = Cut(self.num_replicas_in_sync, shares=self.extended.shares)
-
-        def weighted(x, y, weights=None):
-            of_rows = cut.row_weights(tf.nest.flatten(y)[0])
-            return x, y, of_rows if weights is None else of_rows * weights
-
-        return dataset.map(weighted)
+        cut = Cut(self.num_replicas_in_sync, shares=self.shares)
+        return self.extended.row_weights.applied(dataset, cut)
 
     def reduce(self, reduce_op, value, axis):
         """As `MirroredStrategy.reduce`; a mean of pieces of batches is over the rows all have.
@@ -184,24 +203,74 @@ class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
         super().__init__(strategy, devices=list(model_devices), cross_device_ops=cross_device_ops)
         self.set_data_devices(data_devices, slots, warm_up)
         self.shares = shares
+        self._roles = Roles(tuple(data_devices), tuple(model_devices))
+        self.share_choice, self.row_weights = ShareChoice(), RowWeights()
 
-    def cut_of(self, dataset: tf.data.Dataset) -> Cut:
-        """How the batches of `dataset` are cut for the replicas."""
+    def cut_of(self, dataset: tf.data.Dataset | None, plan: Plan | None = None) -> Cut:
+        """How the batches of `dataset` are cut for the replicas; under a plan, as that says."""
         replicas = len(self.worker_devices)
+        if plan:
+            return Cut(replicas, shares=plan.shares)
         if self.shares is None:
             return cut_as_tensorflow(dataset, replicas)
         cut = Cut(replicas, shares=self.shares)
-        size = tf.get_static_value(replica_compat.batch_size_of(dataset))
-        if size is not None and size > 0:
-            edges = cut.edges(int(size))
+        if size := full_batch_size(dataset):
+            edges = cut.edges(size)
             rows = [end - begin for begin, end in itertools.pairwise(edges)]
-            if 0 in rows:
-                raise ValueError(
-                    f"shares={self.shares} of a batch of {size} rows are {rows} rows: a replica "
-                    "without rows cannot train; use larger batches, or shares that leave each "
-                    "replica a row"
-                )
+            refuse_too_few_rows(f"shares={self.shares}", size, rows)
         return cut
+
+    def tuning_of(
+        self, dataset: tf.data.Dataset, front_end: FrontEnd | None, host_spec, counts: BatchCounts
+    ) -> ShareTuning:
+        """What chooses the shares of `dataset`."""
+        rows = full_batch_size(dataset)
+        if rows is None:
+            raise ValueError(
+                'shares="auto" divides whole rows, but TensorFlow cannot tell how many rows a '
+                "batch of this dataset has; batch it with dataset.batch(...), or give shares as "
+                "numbers"
+            )
+        replicas, host = len(self.worker_devices), compat.host_of(self.data_device)
+        pieces = [1] * min(rows, replicas) + [0] * (replicas - rows)
+        refuse_too_few_rows('shares="auto"', rows, pieces)
+        may_be_cut = front_end is not None and self._may_be_cut(front_end, host_spec)
+        return ShareTuning(
+            self.share_choice,
+            counts,
+            self._roles,
+            rows=rows,
+            front_end=FrontEndAlone(
+                front_end, host_spec, rows=rows, host=host, data_device=self.data_device
+            ),
+            pieces=(lambda rows: self.front_ends_of(dataset, rows)) if may_be_cut else None,
+        )
+
+    def _may_be_cut(self, front_end: FrontEnd, host_spec) -> bool:
+        """Whether a front end could be run on each device, over its piece of a batch.
+
+        A random state, or a variable, is on the data devices only.  Row weights depend on the size
+        of the whole batch.
+        """
+        captured = [each for function in front_end.functions for each in function.captured_inputs]
+        specs = tf.nest.flatten(host_spec)
+        return (
+            not has_state(front_end)
+            and all(each.dtype != tf.resource for each in captured)
+            and all(isinstance(spec, tf.TensorSpec) and spec.shape.rank for spec in specs)
+            and (
+                not self.row_weights.are_in(front_end)
+                or all(spec.shape[0] is not None for spec in specs)
+            )
+        )
+
+    def front_ends_of(self, dataset: tf.data.Dataset, rows: Sequence[int]) -> list[FrontEnd]:
+        """The front end of `dataset` for each replica's piece, traced for its number of rows."""
+        front_ends = []
+        for count in rows:
+            with self.row_weights.of_piece(count, replicas=len(rows), of=sum(rows)):
+                front_ends.append(of_piece(dataset, count, self.data_device))
+        return front_ends
 
     def _experimental_distribute_dataset(self, dataset, options):
         check_options(options, whole_dataset=True)
@@ -220,23 +289,3 @@ def _rows_of_all(value):
         return value
     rows = min(piece.shape[0] for piece in pieces)
     return replica_compat.per_replica([piece[:rows] for piece in pieces])
-
-
-def _checked(shares: Sequence[float], replicas: int) -> tuple[float, ...]:
-    if isinstance(shares, str) or not all(isinstance(share, (int, float)) for share in shares):
-        raise ValueError(
-            f"shares={shares!r} must be numbers, one for each model device, such as "
-            "shares=(0.7, 0.3)"
-        )
-    shares = tuple(float(share) for share in shares)
-    if len(shares) != replicas:
-        raise ValueError(
-            f"shares={shares} has {len(shares)} shares for {replicas} model devices; give one for "
-            "each, in their order"
-        )
-    if not all(share > 0 for share in shares) or not math.isclose(sum(shares), 1, abs_tol=1e-3):
-        raise ValueError(
-            f"shares={shares} must be positive and 1 together; a device that is to have no rows "
-            "is left out of model_devices"
-        )
-    return shares

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.front_end import FrontEnd, split, traced_for
 from dual_device_strategy.hop import components
 from dual_device_strategy.replicas import compat as replica_compat
 
@@ -76,6 +77,32 @@ class Cut:
             )
             for i in range(self.replicas)
         ]
+
+
+def full_batch_size(dataset: tf.data.Dataset) -> int | None:
+    """The rows of a full batch, as far as TensorFlow knows; it gives up at a map."""
+    while True:
+        size = tf.get_static_value(replica_compat.batch_size_of(dataset))
+        if size is not None and size > 0:
+            return int(size)
+        if compat.operation_of(dataset) != "map":
+            return None
+        (dataset,) = compat.inputs_of(dataset)
+
+
+def of_piece(dataset: tf.data.Dataset, rows: int, data_device: str) -> FrontEnd:
+    """The front end of `dataset`, traced for pieces of `rows` rows.
+
+    Where the rows of a batch are known when it is there only, for pieces of any number.
+    """
+    host, _, _ = split(dataset, data_device)
+
+    def cut(*element):
+        element = element if len(element) > 1 else element[0]
+        return tf.nest.map_structure(lambda tensor: tensor[:rows], element)
+
+    front_end, _ = traced_for(host.map(cut), dataset, data_device)
+    return front_end
 
 
 def _rows(tensor):

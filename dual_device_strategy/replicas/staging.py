@@ -2,14 +2,15 @@
 
     dataset                     a tf.data pipeline on the host
     Dealer on the host          several data devices take whole batches in turns
-    Hop to a data device        PREPARING: the front end over the whole batch
-    Hop to the host             cut on the data device; the handles of a box for each piece
+    Hop to a data device        PREPARING: the front end over the whole batch, and the cut
+    Hop to the host             the handles of a box for each piece
     in turns, on the host       the data devices' batches in their order again
     ParallelMap on the host     READY: two batches at once, each piece to its replica's device
     iterator on the host        sealed handles; each replica's device opens its own box
 
 There is one pipeline of whole batches, so order, errors, the end and the number of slots are as
-for one replica.
+for one replica.  A batch is cut in the function that prepares it: anywhere later, the cut would
+queue on the device behind the front end of the next batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,18 +55,31 @@ class ReplicaStaging:
         warm_up: bool = False,
         host_options: tf.data.Options | None = None,
         captured_by: Callable[[str], Callable | None],
+        noted: Callable | None = None,
+        at_targets: Sequence[Callable] | None = None,
     ):
         """Traces every function that the hops need.
 
         `captured_by(data_device)` says what the front end there uses in the place of a tensor
-        that it captured.
+        that it captured.  `noted(get_next)` is used in the place of what gets the host's batches.
+        With `at_targets` the data device is the host, and each replica's device prepares its piece
+        with its own of these functions; `front_end_spec` is then what the host hands out.
         """
         self.number = next_number()
         self.host_spec = host_spec
         self._host = compat.host_of(data_devices[0])
-        self._warm_up = warm_up
+        self.warm_up = warm_up
         prepared_slots, self.ready_slots = slots
         specs = component_specs(front_end_spec)
+        pieces = component_specs(tf.nest.map_structure(compat.of_any_batch_size, front_end_spec))
+
+        def cut_up(flat):
+            return [tensor for piece in cut.pieces(flat, front_end_spec) for tensor in piece]
+
+        def box(flat):
+            flat = cut_up(flat) if on_host else flat
+            return [boxed(flat[at : at + len(pieces)]) for at in range(0, len(flat), len(pieces))]
+
         on_host = data_devices[0] == self._host
         self.host = HostPart(
             host_spec,
@@ -75,6 +89,7 @@ class ReplicaStaging:
             counts=counts,
             options=host_options,
         )
+        get_host_next = noted(self.host.get_next) if noted else self.host.get_next
         self._prepare = [
             Hop(
                 host_spec,
@@ -82,9 +97,9 @@ class ReplicaStaging:
                 device,
                 scope=scope_name(PREPARING, specs),
                 slots=prepared_slots,
-                transform=front_end,
-                element_spec=front_end_spec,
-                get_next=self.host.get_next,
+                transform=lambda flat: cut_up(front_end(flat) if front_end else flat),
+                element_spec=pieces * len(targets),
+                get_next=get_host_next,
                 failed=counts.note_end if warm_up else None,
                 warm_up=warm_up,
                 captured=captured_by(device),
@@ -96,21 +111,23 @@ class ReplicaStaging:
         self._handles, self._seals = (HANDLE,) * len(targets), (_SEAL,) * len(targets)
         self._boxes = [
             Hop(
-                front_end_spec,
+                front_end_spec if on_host else pieces * len(targets),
                 device,
                 self._host,
                 scope=scope,
-                at_source=lambda flat: [boxed(piece) for piece in cut.pieces(flat, front_end_spec)],
+                at_source=box,
                 moved_spec=self._handles,
-                get_next=self.host.get_next if on_host else get_next,
+                get_next=get_host_next if on_host else get_next,
             )
             for device in data_devices
         ]
-        pieces = component_specs(tf.nest.map_structure(compat.of_any_batch_size, front_end_spec))
-        self._copy = self._traced_copy(data_devices, targets, pieces, scope, counts)
+        self._copy = self._traced_copy(data_devices, targets, at_targets, pieces, scope, counts)
 
-    def _traced_copy(self, data_devices, targets, specs, scope, counts):
-        copiers = [copier(device, specs, scope) for device in targets]
+    def _traced_copy(self, data_devices, targets, at_targets, specs, scope, counts):
+        copiers = [
+            copier(device, specs, scope, transform)
+            for device, transform in zip(targets, at_targets or [None] * len(targets), strict=True)
+        ]
 
         def copy(source_name, *handles):
             moved = [
@@ -134,6 +151,8 @@ class ReplicaStaging:
     def iterator_over(self, host: tf.data.Dataset) -> tf.data.Iterator:
         """`host`'s batches as sealed handles, those of all replicas in one element."""
         prepared = replica_compat.dealt(self.host.of(host), len(self._boxes), self._host)
+        for hop in self._prepare:
+            hop.warm_up = self.warm_up
         if self._prepare:
             prepared = [
                 hop.iterator_over(each) for hop, each in zip(self._prepare, prepared, strict=True)
@@ -143,7 +162,7 @@ class ReplicaStaging:
                 hop.dataset_over(each) for hop, each in zip(self._boxes, prepared, strict=True)
             ]
             seals = self._copied(boxes[0] if len(boxes) == 1 else self._in_turns(boxes))
-            return iter(seals.with_options(hop_options(self._warm_up)))
+            return iter(seals.with_options(hop_options(self.warm_up)))
 
     def _copied(self, boxes: tf.Tensor) -> tf.data.Dataset:
         """What holds the READY batches, copied or on their way."""

@@ -21,7 +21,7 @@ from dual_device_strategy import MirroredDataModelSplitStrategy, on_data_device
         ("CPU:1", ["CPU:2"], {}, "must be a list"),
         (["CPU:0", "CPU:1"], ["CPU:2"], {}, "the host beside"),
         (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": (1.0,)}, "1 shares for 2 model devices"),
-        (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": "auto"}, "must be numbers"),
+        (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": "most"}, "must be numbers"),
         (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": (0.5, 0.6)}, "1 together"),
         (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": (1.0, 0.0)}, "must be positive"),
         (["CPU:1"], ["CPU:2"], {"slots": 1}, "at least 2"),

@@ -1,0 +1,104 @@
+"""Shares: what may be asked for, and the row weights that go with them in Keras' `fit`."""
+
+import contextlib
+import math
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.front_end import FrontEnd
+from dual_device_strategy.hop import components, trace
+from dual_device_strategy.replicas.pieces import Cut
+
+AUTO = "auto"
+
+
+def checked(shares: Sequence[float] | str, replicas: int) -> tuple[float, ...] | str:
+    """The shares for `replicas` model devices, or "auto"."""
+    if isinstance(shares, str) and shares == AUTO:
+        return AUTO
+    if (
+        isinstance(shares, str)
+        or not isinstance(shares, Sequence)
+        or not all(isinstance(share, (int, float)) for share in shares)
+    ):
+        raise ValueError(
+            f"shares={shares!r} must be numbers, one for each model device, such as "
+            'shares=(0.7, 0.3), or "auto"'
+        )
+    shares = tuple(float(share) for share in shares)
+    if len(shares) != replicas:
+        raise ValueError(
+            f"shares={shares} has {len(shares)} shares for {replicas} model devices; give one for "
+            "each, in their order"
+        )
+    if not all(share > 0 for share in shares) or not math.isclose(sum(shares), 1, abs_tol=1e-3):
+        raise ValueError(
+            f"shares={shares} must be positive and 1 together; a device that is to have no rows "
+            "is left out of model_devices"
+        )
+    return shares
+
+
+def refuse_too_few_rows(asked: str, rows: int, pieces: Sequence[int]) -> None:
+    """Refuses batches that leave a replica without a row."""
+    if 0 in pieces:
+        raise ValueError(
+            f"{asked} of a batch of {rows} rows are {list(pieces)} rows: a replica without rows "
+            "cannot train; use larger batches, or shares that leave each replica a row"
+        )
+
+
+class RowWeights:
+    """Makes datasets with row weights, and makes the weights anew for other shares."""
+
+    def __init__(self):
+        self._of = {}  # the traced function of each map: the spec of its elements
+        self._of_piece: float | None = None
+
+    def applied(self, dataset: tf.data.Dataset, cut: Cut) -> tf.data.Dataset:
+        weighted = dataset.map(self._weighting(cut))
+        self._of[compat.traced_map_function(weighted)] = dataset.element_spec
+        return weighted
+
+    def anew(self, front_end: FrontEnd | None, cut: Cut) -> FrontEnd | None:
+        """`front_end`, with the weights of `cut` in the place of those that it has."""
+        if front_end is None:
+            return None
+        return FrontEnd(tuple(self._traced(each, cut) for each in front_end.functions))
+
+    def _traced(self, function, cut):
+        if function not in self._of:
+            return function
+        spec = self._of[function]
+
+        def weighted(*flat):
+            element = compat.from_flat(spec, list(flat))
+            return components(self._weighting(cut)(*element))
+
+        return trace(weighted, *tf.nest.flatten(spec, expand_composites=True))
+
+    @contextlib.contextmanager
+    def of_piece(self, rows: int, replicas: int, of: int):
+        """What is traced in this block gets a piece of `rows` rows, and not the whole batch."""
+        self._of_piece = rows * replicas / of
+        try:
+            yield
+        finally:
+            self._of_piece = None
+
+    def are_in(self, front_end: FrontEnd) -> bool:
+        return any(function in self._of for function in front_end.functions)
+
+    def _weighting(self, cut: Cut):
+        @tf.autograph.experimental.do_not_convert
+        def weighted(x, y, weights=None):
+            rows = tf.nest.flatten(y)[0]
+            if self._of_piece is None:
+                of_rows = cut.row_weights(rows)
+            else:
+                of_rows = tf.fill(tf.shape(rows)[:1], self._of_piece)
+            return x, y, of_rows if weights is None else of_rows * weights
+
+        return weighted
