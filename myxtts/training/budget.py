@@ -22,7 +22,7 @@ class Budget:
 
     `steps` is known at once where epochs or steps are limited.  By minutes it is fixed from the
     rate of the first steps, and saved in every checkpoint, so that the schedule of a run that
-    continues is the same. Half way it is corrected once if it would miss the time.
+    continues is the same. On the way it is corrected where it would miss the time.
 
     A stage has its share of the minutes, whatever those before it took; what they left over, too.
     """

@@ -22,6 +22,8 @@ from myxtts.training.step_records import StepRecords
 # A stage that is too short for its settings is evaluated and shown this often all the same.
 # What it shows first takes seconds to trace, so that a short stage shows only what it ends with.
 _EVALUATIONS, _SHOWS = 4, 1
+# The last part of a plan that is not corrected any more: its learning rates are next to nothing.
+_UNCORRECTED = 0.1
 
 
 class StageRun:
@@ -134,11 +136,16 @@ class StageRun:
         return "all steps were made"
 
     def _correct_plan(self) -> None:
-        """Half way, once: a schedule that is cut off before its end trains worse."""
+        """Half way, half way from there to the end, and so on: a schedule that is cut off before
+        its end trains worse, and other programs on the machine may come and go."""
         progress, budget = self.progress, self.budget
-        if progress.planned_at is None or 2 * progress.step < progress.planned:
+        if progress.planned_at is None or (
+            progress.planned - progress.step > progress.step - progress.planned_at[0]
+        ):
             return
-        since, progress.planned_at = progress.planned_at, None
+        since, progress.planned_at = progress.planned_at, (progress.step, self.seconds())
+        if progress.planned - progress.step < _UNCORRECTED * progress.planned:
+            progress.planned_at = None
         if budget.correct(progress.step, self.seconds(), since):
             self._plan()
             self._bar.plan(budget.steps)

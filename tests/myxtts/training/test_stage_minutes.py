@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,8 @@ from myxtts.training.budget import Budget
 from myxtts.training.checkpoints import step_directories
 from myxtts.training.config import TrainConfig
 from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stage_checkpoints import Progress
+from myxtts.training.stage_run import StageRun
 from myxtts.training.step_log import read_steps
 
 
@@ -72,6 +75,26 @@ def test_a_plan_that_would_miss_its_time_is_corrected():
     # 270 steps more would end at 591 seconds, which is near enough; then the machine slows down.
     assert not budget.correct(270, 300.0, (30, 45.0)) and budget.steps == 540
     assert budget.correct(270, 450.0, (30, 45.0)) and budget.steps == 270 + 145 * 240 // 405
+
+
+def test_a_plan_is_corrected_again_where_the_machine_slows_down_late():
+    config = TrainConfig(max_minutes=10.0)
+    budget = Budget(config, stage="gpt", stages=("gpt",), spent={}, batches_per_epoch=100)
+    budget.steps, now, planned = 560, 0.0, []
+    run = SimpleNamespace(
+        progress=Progress(planned=560, planned_at=(0, 0.0)),
+        budget=budget,
+        seconds=lambda: now,
+        save=lambda: planned.append(budget.steps),
+        _plan=lambda: setattr(run.progress, "planned", budget.steps),
+        _bar=SimpleNamespace(plan=lambda steps: None),
+    )
+    while run.progress.step < budget.steps and not budget.is_over(now):
+        run.progress.step += 1
+        now += 1.0 if run.progress.step <= 300 else 2.0
+        StageRun._correct_plan(run)
+    assert run.progress.step == budget.steps and 560 < now <= 597
+    assert len(planned) > 1 and planned[-1] == budget.steps
 
 
 def test_the_next_stages_have_their_share_of_the_time_whatever_the_first_one_took():
