@@ -47,10 +47,15 @@ class SlotTuning:
     """Chooses the slots of one dataset, anew for each epoch."""
 
     def __init__(
-        self, counts: BatchCounts, model_devices: Sequence[str], batch_bytes: int | None
+        self,
+        counts: BatchCounts,
+        model_devices: Sequence[str],
+        batch_bytes: int | None,
+        data_devices: int = 1,
     ):
         """`batch_bytes` is what of a batch goes to the device that gets most of it."""
         self._counts, self._devices = counts, tuple(model_devices)
+        self._data_devices = data_devices
         self.batch_bytes = batch_bytes
         self.slots = FIRST
         self._before = None
@@ -78,7 +83,7 @@ class SlotTuning:
         batches = np.arange(max(0, count - size + MOST + 1), count)
         asked = self._counts.asked.numpy()[(started_before + batches) % size]
         arrived = self._counts.times.numpy()[(arrived_before + batches) % size]
-        return stage_times(1e3 * asked, 1e3 * arrived, self.slots - 2)
+        return stage_times(1e3 * asked, 1e3 * arrived, self.slots - 2, self._data_devices)
 
     def _fitting(self):
         """The most slots that fit into the model devices' memory, as far as that is known."""
@@ -94,24 +99,30 @@ class SlotTuning:
         return max(2, self.slots + more)
 
 
-def stage_times(asked: np.ndarray, arrived: np.ndarray, ready_slots: int):
-    """How long data device and steps took, from the times of each batch in ms.
+def stage_times(
+    asked: np.ndarray, arrived: np.ndarray, ready_slots: int, data_devices: int = 1
+):
+    """How long the data devices and the steps took, from the times of each batch in ms.
+
+    Several data devices take batches in turns, so each asks again when its own was taken; what is
+    returned is the time that all of them need for one batch.
 
     Returns:
       Two arrays, of batches and of steps: times drawn evenly from the estimated distributions,
       empty where there are too few.  And the share of batches that were held up by full slots:
       the one before had arrived, and still they had no room.
     """
-    room = asked[1:]  # when batch i was taken to the model device
+    turns = data_devices
+    room = asked[turns:]  # when batch i was taken to the model device
     late = room[1:] > arrived[: max(0, len(room) - 1)] + 1.0
     held_up = float(late.mean()) if len(late) else 0.0
-    transfer = np.quantile(arrived[:-1] - room, 0.1) if len(room) else 0.0
+    transfer = np.quantile(arrived[:-turns] - room, 0.1) if len(room) else 0.0
     soon = max(0.0, transfer) + 1.0
-    known = arrived[:-1] - room > soon
-    ends = np.where(known, arrived[:-1] - max(0.0, transfer), room)
+    known = arrived[:-turns] - room > soon
+    ends = np.where(known, arrived[:-turns] - max(0.0, transfer), room)
     # It was at work from when it asked, or from the end of the batch before if that was later.
-    begins = np.maximum(asked[1:-1], ends[:-1])
-    prepared = _estimated((ends[1:] - begins), known[1:])
+    begins = np.maximum(asked[turns:-turns], ends[:-turns])
+    prepared = _estimated((ends[turns:] - begins) / turns, known[turns:])
 
     if not ready_slots:  # the step itself waits for each transfer
         return prepared, np.array([]), held_up

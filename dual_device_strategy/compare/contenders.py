@@ -123,9 +123,22 @@ def split(workload: Workload, setting: Setting) -> Loop:
 def with_shares(workload: Workload, setting: Setting, work: Work) -> Loop:
     """The data devices train as well, as many rows as make all devices take the same time."""
     data, model = setting.data_devices, setting.all_devices
-    shares = setting.shares or best_shares(work, len(data), len(model)).shares
+    shares = setting.shares or _best(setting, work).shares
     strategy = MirroredDataModelSplitStrategy(data, model, slots=setting.slots, shares=shares)
     return _staged(strategy, workload)
+
+
+def _best(setting, work):
+    return best_shares(work, len(setting.data_devices), len(setting.all_devices))
+
+
+def shares_of(setting: Setting, work: Work) -> str:
+    """The shares of `with_shares` in words."""
+    if setting.shares == "auto":
+        return "shares chosen while it trains"
+    if setting.shares:
+        return f"shares {','.join(f'{share:g}' for share in setting.shares)}"
+    return f"{':'.join(map(str, _best(setting, work).rows))} rows"
 
 
 def _staged(strategy, workload):

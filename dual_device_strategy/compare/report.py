@@ -159,13 +159,18 @@ def break_even_cores(comparison: Comparison) -> int | None:
     return max(1, math.ceil(comparison.host_core_ms / ours - 0.02))
 
 
+def _of_ours(comparison: Comparison) -> list[Row]:
+    return [row for row in comparison.rows if row.name in OF_OURS and row.step_ms]
+
+
 def _note(row, comparison):
     note = NOTES.get(row.name, "")
     if row.name == HOST_SIDE:
         cores = break_even_cores(comparison)
         if cores:
             note = f"as fast as ours from {cores} free core{'s' if cores > 1 else ''} on"
-    ours = comparison.step_ms(OURS)
+    note = note or row.detail
+    ours = min((mine.step_ms for mine in _of_ours(comparison)), default=None)
     if row.name not in OF_OURS and ours and row.step_ms < 0.97 * ours:
         faster = f"{ours / row.step_ms:.2f} x faster than ours here"
         note = f"{faster}: {note}" if note else faster
@@ -215,20 +220,20 @@ def _summed(c: Comparison, reading: Reading, names: list[str]) -> list[str]:
 
 def recommendation(comparisons: list[Comparison], slots, memory_mb: float | None) -> str:
     """The settings for this much device memory: the batch size with most elements per second."""
-    ours = [
-        row
-        for comparison in comparisons
-        for row in comparison.rows
-        if row.name == OURS and row.step_ms
-    ]
+    of_size = {c.batch_size: _of_ours(c) for c in comparisons}
+    ours = {
+        size: min(rows, key=lambda row: row.step_ms) for size, rows in of_size.items() if rows
+    }
     if not ours:
         return "No batch size fits: make batches smaller than the smallest tried."
-    rates = {row.batch_size: row.batch_size / row.step_ms * 1e3 for row in ours}
+    rates = {size: size / row.step_ms * 1e3 for size, row in ours.items()}
     fastest = max(rates.values())
     # Among sizes within 2 % of the fastest, the smallest leaves most memory.
     chosen = min(size for size, rate in rates.items() if rate >= 0.98 * fastest)
     within = f" for {memory_mb:,.0f} MB on the model device" if memory_mb else ""
     text = f"Recommended{within}: batch_size={chosen} with slots={slots}"
+    if ours[chosen].detail:
+        text += f" and shares ({ours[chosen].detail})"
     text += f", {rates[chosen]:.0f} elements/s"
     for comparison in comparisons:
         for row in comparison.rows:

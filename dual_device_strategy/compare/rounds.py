@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from dual_device_strategy.compare.contenders import (
+    SHARED,
     Setting,
     contenders,
     front_end_core_ms,
     parts_alone,
+    shares_of,
 )
 from dual_device_strategy.devices import short_name
 from dual_device_strategy.out_of_memory import exhausted_device
@@ -39,6 +41,7 @@ class Row:
     others: dict[Reading, list[float]] = dataclasses.field(default_factory=dict)
     memory_mb: dict[str, float | None] = dataclasses.field(default_factory=dict)
     problem: str = ""
+    detail: str = ""  # what else is to be known of it
 
     @property
     def step_ms(self) -> float | None:
@@ -123,6 +126,8 @@ def compare_at(
         for name, make in {**alone, **makers}.items():
             if not rows[name].problem:
                 _run(rows[name], make, steps, devices, readings[:1] if name in alone else readings)
+    if SHARED in rows and not rows[SHARED].problem:
+        rows[SHARED].detail = shares_of(setting, _work(workload, rows))
     return Comparison(
         batch_size=workload.batch_size,
         part_ms=scaled,

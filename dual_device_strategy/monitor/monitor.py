@@ -214,7 +214,7 @@ class Monitor:
         if self._ready.follow(iterator):
             self._too_late = False
         # Only iterators of our strategy have `counts`; None where nothing is counted.
-        elif self._counts and hasattr(iterator, "counts"):
+        elif self._counts and getattr(iterator, "countable", hasattr(iterator, "counts")):
             self._came_too_late()
 
     def _came_too_late(self):

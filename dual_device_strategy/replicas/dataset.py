@@ -9,12 +9,15 @@ from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.dataset_types import spec_of
 from dual_device_strategy.front_end import reads_files, split
+from dual_device_strategy.hop import component_specs
+from dual_device_strategy.out_of_memory import bytes_of
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.iterator import ReplicaBatches, ReplicaIterator
 from dual_device_strategy.replicas.pieces import Cut
 from dual_device_strategy.replicas.plans import Plan
 from dual_device_strategy.replicas.shares import AUTO
 from dual_device_strategy.replicas.staging import ReplicaStaging
+from dual_device_strategy.slot_tuning import SlotTuning
 from dual_device_strategy.staging import Staging
 
 _OFF = tf.data.experimental.AutoShardPolicy.OFF
@@ -43,11 +46,17 @@ class ReplicaDataset(compat.DistributedDataset):
             any_size = tf.nest.map_structure(compat.of_any_batch_size, dataset.element_spec)
             self._element_spec = compat.distributed_spec(strategy, any_size)
         self._front_end_parts = split(dataset, extended.data_device)
-        host, front_end, _ = self._front_end_parts
+        host, front_end, spec = self._front_end_parts
         with tf.device(workers.worker_devices[0]):
             self._cloned_datasets = [compat.auto_shard(host, 1, 0)]
         self._original_dataset = None
-        self._counts = _counts(extended, workers)
+        auto = extended.slots == "auto" and not _slots_given(options)
+        self._counts = _counts(extended, workers, auto)
+        self._slot_tuning = None
+        if auto and extended.data_device != workers.worker_devices[0]:
+            size, count = bytes_of(component_specs(spec)), len(extended.data_devices)
+            piece = size and int(size * extended.largest_share)
+            self._slot_tuning = SlotTuning(self._counts, extended.worker_devices, piece, count)
         self._tuning, self._stagings = None, {}
         if extended.shares == AUTO:
             self._tuning = extended.tuning_of(dataset, front_end, host.element_spec, self._counts)
@@ -106,6 +115,8 @@ class ReplicaDataset(compat.DistributedDataset):
             # Not beside steps, it is seen how long the front end takes.
             fills_first = fills_first or not self._tuning.settled
             self._staging.warm_up = fills_first
+        if self._slot_tuning and counted:
+            self._staging.ready_slots = self._slot_tuning.choose() - 2
         before = counted and counted.now()
         iterator = self._iterator([self._staging.iterator_over(self._cloned_datasets[0])])
         iterator.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
@@ -174,7 +185,7 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
         self._enable_get_next_as_optional = made._enable_get_next_as_optional
         self._element_spec = made._element_spec
         self._num_replicas_in_sync, self._replica_order, self._built = None, None, True
-        self._counts = None
+        self._counts = self._tuning = self._slot_tuning = None
         parts = [split(dataset, extended.data_device) for dataset in made._datasets]
         self._cloned_datasets = [host for host, _, _ in parts]
         self._specs = [host.element_spec for host in self._cloned_datasets]
@@ -209,6 +220,7 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
             staging.iterator_from(host) for staging, host in zip(self._stagings, dealt, strict=True)
         ]
         iterator = self._iterator(iterators, sealed=False)
+        iterator.countable = False
         iterator.slots = self._strategy.extended.slots_in_use = self._stagings[0].ready_slots + 2
         return iterator
 
@@ -276,8 +288,12 @@ def cut_as_tensorflow(dataset: tf.data.Dataset, replicas: int) -> Cut:
     return Cut(replicas)
 
 
-def _counts(extended, workers) -> BatchCounts | None:
+def _counts(extended, workers, auto: bool) -> BatchCounts | None:
     fills_first = extended.warm_up or extended.shares == AUTO
-    if fills_first or extended.counts_arrivals:
-        return BatchCounts.on(workers.worker_devices[0], fills_first)
+    if fills_first or extended.counts_arrivals or auto:
+        return BatchCounts.on(workers.worker_devices[0], fills_first, auto)
     return None
+
+
+def _slots_given(options) -> bool:
+    return options is not None and options.experimental_per_replica_buffer_size != 1

@@ -121,6 +121,7 @@ class ReplicaIterator(compat.DistributedIterator):
     slots = None
     arrivals = None
     counts = None
+    countable = True  # whether the batches would have been counted, had somebody asked in time
 
     def get_next(self, name=None):
         (batches,) = self._iterators

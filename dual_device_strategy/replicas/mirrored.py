@@ -88,7 +88,8 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
     Args:
       data_devices: logical names of the devices that prepare batches, such as ["GPU:6", "GPU:7"].
       model_devices: logical names of the replicas' devices, such as ["GPU:0", "GPU:1"].
-      slots: the most whole batches that may exist beyond the host, at least 2.
+      slots: the most whole batches that may exist beyond the host, at least 2; or "auto", as for
+        `DataModelSplitStrategy`, chosen anew for each epoch, never for a dataset function.
       shares: the share of the rows of each model device, positive and 1 together, or "auto".
         Without it all have the same, and no data device may be a model device.
       warm_up: fill the READY slots before the first batch is handed out.
@@ -102,12 +103,12 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
         data_devices: Sequence[str],
         model_devices: Sequence[str],
         *,
-        slots: int = 4,
+        slots: int | str = 4,
         shares: Sequence[float] | str | None = None,
         warm_up: bool = False,
         cross_device_ops: tf.distribute.CrossDeviceOps | None = None,
     ):
-        check_slots(slots, auto=False)
+        check_slots(slots, auto=True)
         data, model = device_lists(data_devices, model_devices, shared=shares is not None)
         shares = None if shares is None else checked(shares, len(model))
         if shares and len(set(shares)) > 1:
@@ -157,8 +158,8 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
         return self.extended.share_choice
 
     @property
-    def slots(self) -> int:
-        """The number of slots."""
+    def slots(self) -> int | str:
+        """The number of slots that was asked for, or "auto"; an iterator has the number in use."""
         return self.extended.slots
 
     def row_weights(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -205,6 +206,11 @@ class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
         self.shares = shares
         self._roles = Roles(tuple(data_devices), tuple(model_devices))
         self.share_choice, self.row_weights = ShareChoice(), RowWeights()
+
+    @property
+    def largest_share(self) -> float:
+        """The most of a batch that one model device may get."""
+        return 1.0 if self.shares == AUTO else max(self.shares or [1 / len(self.worker_devices)])
 
     def cut_of(self, dataset: tf.data.Dataset | None, plan: Plan | None = None) -> Cut:
         """How the batches of `dataset` are cut for the replicas; under a plan, as that says."""

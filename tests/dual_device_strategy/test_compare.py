@@ -160,6 +160,12 @@ def test_the_table_says_where_ours_loses():
     assert "| split (ours) | 20.4 | 0.0% | 2.00 | 1.02 | 4 | 132 |  |" in table
     assert "2.00 x faster than ours here" in table
     assert "faster than ours" not in report.table(made_up(16, 20.4, 20.4))
+    shared = made_up(16, 20.4, 10.2)
+    shared.rows.append(dataclasses.replace(shared.rows[0], name=SHARED, detail="9:7 rows"))
+    shared.rows[2].times = [10.4] * 5
+    table = report.table(shared)
+    assert "9:7 rows" in table and "faster than ours" not in table
+    assert "with slots=3 and shares (9:7 rows)" in report.recommendation([shared], 3, None)
 
 
 def test_the_summary_has_a_line_for_each_case_and_size():

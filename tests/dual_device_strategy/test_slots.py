@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device, slot_tuning
+from dual_device_strategy import (
+    DataModelSplitStrategy,
+    MirroredDataModelSplitStrategy,
+    emulation,
+    on_data_device,
+    slot_tuning,
+)
 from dual_device_strategy.whatif import PartTimes, predict
 
 
@@ -82,16 +88,16 @@ def test_too_few_batches_change_nothing():
         assert slot_tuning.choose(*times, batches=count) is None
 
 
-def jittered(batches):
-    times = np.random.default_rng(2).exponential(4, [batches, 2]).astype(np.float32)
+def jittered(batches, mean=None):
+    """Batches whose front end and step vary; with `mean`, of both in ms, they have two rows."""
+    times = np.random.default_rng(2).exponential(mean or 4, [batches, 2]).astype(np.float32)
     source = tf.data.Dataset.from_tensor_slices((np.arange(batches), times))
-    return source.apply(
-        on_data_device(
-            lambda index, times: emulation.timed(
-                (tf.cast(tf.fill([1000], index), tf.float32), times[1]), ms=times[0]
-            )
-        )
-    )
+
+    def front_end(index, times):
+        step_ms = tf.fill([2], times[1]) if mean else times[1]
+        return emulation.timed((tf.cast(tf.fill([1000], index), tf.float32), step_ms), ms=times[0])
+
+    return source.apply(on_data_device(front_end))
 
 
 def test_slots_change_between_epochs_only_and_batches_stay_the_same():
@@ -114,6 +120,26 @@ def test_slots_change_between_epochs_only_and_batches_stay_the_same():
     # Exponential times are so uneven that four slots cannot be enough.
     (second,) = used[1]
     assert 5 <= second <= 8
+
+
+@pytest.mark.timing
+def test_slots_of_several_devices_change_as_those_of_a_pair():
+    strategy = MirroredDataModelSplitStrategy(["CPU:3"], ["CPU:1", "CPU:2"], slots="auto")
+    dataset = strategy.experimental_distribute_dataset(jittered(60, mean=12))
+
+    @tf.function
+    def step(batch, ms):
+        def replica(x, ms):
+            return emulation.timed(x, ms=ms[0])[0]
+
+        return strategy.experimental_local_results(strategy.run(replica, args=(batch, ms)))
+
+    used = []
+    for _ in range(2):
+        seen = [float(step(*batch)[1]) for batch in dataset]
+        assert seen == list(range(60))
+        used.append(strategy.extended.slots_in_use)
+    assert used[0] == 4 and 5 <= used[1] <= 8
 
 
 def test_slots_stay_inside_the_free_memory(monkeypatch):

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from dual_device_strategy import (
     DataModelSplitStrategy,
+    MirroredDataModelSplitStrategy,
     Monitor,
     emulation,
     on_data_device,
@@ -283,3 +284,30 @@ def test_calls_of_many_steps_are_counted_as_steps():
     assert 5 < summary["step_ms"] < 50
     assert summary["steps_per_call"] == 10
     assert summary["ready"] <= 2
+
+
+def test_several_devices_are_all_watched(tmp_path):
+    strategy = MirroredDataModelSplitStrategy(
+        ["GPU:0"], ["GPU:1", "GPU:0"], shares=(0.75, 0.25)
+    )
+    monitor = Monitor(strategy, first_steps=1, sample_every=1, json_file=tmp_path / "run.jsonl")
+    dataset = tf.data.Dataset.from_tensors(tf.ones([8, 1000])).repeat(6)
+    for batch in monitor.batches(strategy.experimental_distribute_dataset(dataset)):
+        strategy.run(tf.function(tf.reduce_sum), args=(batch,))
+    report = monitor.close()
+    devices = {role: use["device"] for role, use in monitor.summary()["devices"].items()}
+    assert devices == {"data": "GPU:0", "model 0": "GPU:1", "model 1": "GPU:0"}
+    assert "READY" in report and "not counted" not in report and "model 1" in report
+    _, lines, _ = run_log.read(tmp_path / "run.jsonl")
+    assert lines[-1]["model_1_peak_mb"] > 0
+
+
+def test_a_dealt_dataset_is_not_counted_and_nobody_says_that_it_came_too_late():
+    strategy = MirroredDataModelSplitStrategy(["CPU:3"], ["CPU:1", "CPU:2"])
+    monitor = Monitor(strategy, first_steps=1)
+    dataset = strategy.distribute_datasets_from_function(
+        lambda _: tf.data.Dataset.from_tensors(tf.ones([4])).repeat(4)
+    )
+    assert len(list(monitor.batches(dataset))) == 2
+    monitor.close()
+    assert monitor.warnings == []
