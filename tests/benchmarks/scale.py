@@ -2,16 +2,23 @@
 
     python tests/benchmarks/scale.py replicas [--front=40 --step=90]   N = 1 to 4 model devices
     python tests/benchmarks/scale.py data_devices [--front=160 --step=60]   one and two, N = 4
-    python tests/benchmarks/scale.py shares [--front=20 --step=60 --fixed=5]   two GPUs
+    python tests/benchmarks/scale.py shares [--front=20 --step=60 --fixed=5 --copy=0.2]   two GPUs
+    python tests/benchmarks/scale.py table [--only=4,80,0,0.2]   shares for twenty such cases
 
-Batches of 24 rows and 1.6 MB, the loss read on every step; means in ms of `--steps` steps.  With
-`replicas` and `data_devices` the front end and the step take as long as given, whatever the rows;
-the ratio is to the longer of them, and the bytes into and out of the data device are those of a
-step over those of a batch.  With `shares` both take their time for a whole batch, less for fewer
-rows, and each launch `--fixed` more; a mirrored strategy has the front end in its step.
+Batches of 24 rows and 1.6 MB; means in ms of `--steps` steps.  With `replicas` and `data_devices`
+the loss is read on every step, and the front end and the step take as long as given, whatever the
+rows; the ratio is to the longer of them, and the bytes into and out of the data device are those of
+a step over those of a batch.
+
+With `shares` and `table` both take their time for a whole batch, less for fewer rows, and each
+launch `--fixed` more; a batch takes `--copy` ms from one device to another.  A mirrored strategy
+has the front end in its step.  `shares="auto"` has some epochs to choose first.  Then all take
+turns, with the loss read on every step and on the last one only.  The ratio is to the fastest of
+split and mirrored; one device takes the time of both parts of the split, one after the other.
 """
 
 import argparse
+import multiprocessing
 import time
 
 import tensorflow as tf
@@ -35,12 +42,11 @@ def batches() -> tf.data.Dataset:
 def timed(x, ms, fixed=None):
     """Takes `ms` for a whole batch; with `fixed`, in proportion to the rows and that much more."""
     if fixed is not None:
-        ms = fixed + ms * tf.cast(tf.shape(x)[0], tf.float32) / ROWS
+        ms = fixed + ms * (x.shape[0] or tf.cast(tf.shape(x)[0], tf.float32)) / ROWS
     return emulation.timed(x, ms)
 
 
-def step_time(strategy, dataset, ms, steps, fixed=None):
-    """The mean time of a step, and what each GPU did meanwhile."""
+def made_step(strategy, ms, fixed=None):
     with strategy.scope():
         weight = tf.Variable(1.0)
 
@@ -55,16 +61,30 @@ def step_time(strategy, dataset, ms, steps, fixed=None):
     def step(batch):
         return strategy.reduce("SUM", strategy.run(replica_step, args=(batch,)), axis=None)
 
+    return step
+
+
+def step_time(strategy, dataset, ms, steps):
+    """The mean time of a step, and what each GPU did meanwhile."""
+    step = made_step(strategy, ms)
     iterator = iter(strategy.experimental_distribute_dataset(dataset))
     for _ in range(8):
         float(step(next(iterator)))
-    ends = [time.perf_counter()]
     with emulation.measure() as use:
-        for _ in range(steps):
-            float(step(next(iterator)))
-        ends.append(time.perf_counter())
-    # The mean: with two data devices two batches may come together, and then none for long.
-    return 1e3 * (ends[-1] - ends[0]) / steps, use
+        # The mean: with two data devices two batches may come together, and then none for long.
+        mean = timed_steps(step, iterator, steps, read=True)
+    return mean, use
+
+
+def timed_steps(step, iterator, steps, read):
+    """The mean time of a step; the loss is read on each of them, or on the last one only."""
+    begin = time.perf_counter()
+    for _ in range(steps):
+        loss = step(next(iterator))
+        if read:
+            float(loss)
+    float(loss)
+    return 1e3 * (time.perf_counter() - begin) / steps
 
 
 def report(name, ms, least, use, steps, data_devices=1):
@@ -92,54 +112,91 @@ def whole(front, step, steps, data_counts, replica_counts):
             report(f"{count} data, {replicas} model devices", ms, least, use, steps, count)
 
 
-def shares(front, step, fixed, steps):
-    emulation.start(gpus=2, gbps=12)
+CELLS = [(0, 40), (4, 80), (20, 60), (20, 40), (30, 20)]
+TO_CHOOSE = 24  # steps of an epoch that shares="auto" looks back at
+
+
+def shares(front, step, fixed, copy, steps, rounds=2):
+    """One case: what each takes, and the ratio of shares="auto" to the faster of the others."""
+    emulation.start(gpus=2, gbps=BATCH_BYTES / copy / 1e6)
     staged = batches().apply(on_data_device(lambda x: timed(x, front, fixed)))
-    results = {}
-    strategy = DataModelSplitStrategy("GPU:1", "GPU:0")
-    results["split"] = step_time(strategy, dataset=staged, ms=step, steps=steps, fixed=fixed)
+    sides = {}
+
+    def add(name, strategy, dataset, ms, fixed_ms):
+        one_step = made_step(strategy, ms, fixed_ms)
+        distributed = strategy.experimental_distribute_dataset(dataset)
+        sides[name] = strategy, one_step, distributed, iter(distributed)
+
+    add("split", DataModelSplitStrategy("GPU:1", "GPU:0"), staged, step, fixed)
     mirrored = tf.distribute.MirroredStrategy(["GPU:0", "GPU:1"])
-    in_step = step_time(mirrored, dataset=batches(), ms=front + step, steps=steps, fixed=2 * fixed)
-    results["mirrored, front end in the step"] = in_step
-    best = max(0.0, (step - front - fixed) / (2 * step))
-    for rows in sorted({round(ROWS * best) + more for more in (-1, 0, 1)}):
-        if rows > 0:
-            strategy = MirroredDataModelSplitStrategy(
-                ["GPU:1"], ["GPU:0", "GPU:1"], shares=(1 - rows / ROWS, rows / ROWS)
-            )
-            results[f"shares {ROWS - rows}:{rows}"] = step_time(
-                strategy, dataset=staged, ms=step, steps=steps, fixed=fixed
-            )
-    for name, (ms, _) in results.items():
-        print(f"F={front:g} S={step:g} fixed {fixed:g}: {name:32s} {ms:6.1f} ms", flush=True)
+    add("mirrored", mirrored, batches(), front + step, 2 * fixed)
+    strategy = MirroredDataModelSplitStrategy(["GPU:1"], ["GPU:0", "GPU:1"], shares="auto")
+    add("auto", strategy, staged, step, fixed)
+    _, one_step, distributed, iterator = sides["auto"]
+    while not strategy.share_choice.settled:
+        timed_steps(one_step, iterator, TO_CHOOSE, read=True)
+        iterator = iter(distributed)
+    sides["auto"] = strategy, one_step, distributed, iterator
+    plan = strategy.share_choice.plan
+    rows = ":".join(map(str, plan.rows)) + (" each its own" if plan.all_prepare else "")
+    case = f"F={front:g} S={step:g} fixed {fixed:g} copy {copy:g}"
+    for read in (True, False):
+        times = {name: [] for name in sides}
+        for _ in range(rounds):
+            for name, (_, one_step, _, iterator) in sides.items():
+                timed_steps(one_step, iterator, 6, read=True)  # without what waited meanwhile
+                times[name].append(timed_steps(one_step, iterator, steps, read))
+        means = {name: min(each) for name, each in times.items()}
+        ratio = means["auto"] / min(means["split"], means["mirrored"])
+        print(
+            f"{case} {'read' if read else 'not read':8s}  split {means['split']:5.1f}  mirrored "
+            f"{means['mirrored']:5.1f}  auto {means['auto']:5.1f} ms  {ratio:5.3f}  rows {rows}",
+            flush=True,
+        )
+
+
+def table(only, steps):
+    """All cases; each in a process, as the link's rate is the emulation's."""
+    cells = [(*each, fixed, copy) for copy in (0.2, 5) for fixed in (0, 5) for each in CELLS]
+    if only:
+        cells = [tuple(map(float, only.split(",")))]
+    for cell in cells:
+        process = multiprocessing.get_context("fork").Process(target=shares, args=(*cell, steps))
+        process.start()
+        process.join()
+
+
+DEFAULTS = {
+    "replicas": (40, 90),
+    "data_devices": (160, 60),
+    "shares": (20, 60),
+    "table": (None, None),
+}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["replicas", "data_devices", "shares"])
+    parser.add_argument("what", choices=["replicas", "data_devices", "shares", "table"])
     parser.add_argument("--front", type=float)
     parser.add_argument("--step", type=float)
     parser.add_argument("--fixed", type=float, default=0.0)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--copy", type=float, default=0.2)
+    parser.add_argument("--only", help="front,step,fixed,copy of one case of the table")
+    parser.add_argument("--steps", type=int)
     given = parser.parse_args()
+    # 0 is a time as well.
+    front, step = (
+        default if asked is None else asked
+        for asked, default in zip((given.front, given.step), DEFAULTS[given.what], strict=True)
+    )
     if given.what == "replicas":
-        whole(
-            given.front or 40,
-            step=given.step or 90,
-            steps=given.steps,
-            data_counts=[1],
-            replica_counts=[1, 2, 3, 4],
-        )
+        whole(front, step, given.steps or 40, [1], [1, 2, 3, 4])
     elif given.what == "data_devices":
-        whole(
-            given.front or 160,
-            step=given.step or 60,
-            steps=given.steps,
-            data_counts=[1, 2],
-            replica_counts=[4],
-        )
+        whole(front, step, given.steps or 40, [1, 2], [4])
+    elif given.what == "shares":
+        shares(front, step, given.fixed, given.copy, given.steps or 20)
     else:
-        shares(given.front or 20, given.step or 60, given.fixed, given.steps)
+        table(given.only, given.steps or 20)
 
 
 if __name__ == "__main__":
