@@ -144,6 +144,7 @@ class SavedIterator(saving_compat.Trackable):
     """
 
     place: Place | None = None
+    cannot_be_saved = "save it where it was made, outside of tf.function"
     taken_in_graphs: tf.Tensor | None = None
     _taken = 0
 
@@ -170,9 +171,7 @@ class SavedIterator(saving_compat.Trackable):
         def part(name):
             if not snapshot:
                 if self.place is None:
-                    raise ValueError(
-                        "an iterator can be saved only where it was made, outside of tf.function"
-                    )
+                    raise ValueError(f"the iterator cannot be saved: {self.cannot_be_saved}")
                 snapshot.update(self.place.snapshot(self._consumed()))
             return snapshot[name]
 

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
+from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
+from dual_device_strategy.checkpoints.saved_iterator import Place, new_count
 from dual_device_strategy.dataset_types import spec_of
 from dual_device_strategy.front_end import reads_files, split
 from dual_device_strategy.hop import component_specs
@@ -118,7 +120,19 @@ class ReplicaDataset(compat.DistributedDataset):
         if self._slot_tuning and counted:
             self._staging.ready_slots = self._slot_tuning.choose() - 2
         before = counted and counted.now()
-        iterator = self._iterator([self._staging.iterator_over(self._cloned_datasets[0])])
+        staging, (host,) = self._staging, self._cloned_datasets
+        record = None
+        if tf.executing_eagerly() and staging.can_be_saved:
+            record = IteratorRecord(staging.recorder)
+        seals = staging.iterator_over(host, record)
+        iterator = self._iterator([seals])
+        if record:
+            iterator.place = Place(staging, host, self._front_end_parts[1], seals, record)
+        elif tf.executing_eagerly():
+            iterator.cannot_be_saved = (
+                "its batches are prepared by several data devices in turns; name one of them only, "
+                "or save the model without the iterator"
+            )
         iterator.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
         if counted:
             iterator.counts = counted
@@ -131,7 +145,7 @@ class ReplicaDataset(compat.DistributedDataset):
     def _iterator(self, iterators, sealed=True):
         devices = self._input_workers.compute_devices_for_worker(0)
         specs = replica_compat.per_replica_specs(self._element_spec, len(devices))
-        return ReplicaIterator(
+        iterator = ReplicaIterator(
             input_workers=self._input_workers,
             components=[ReplicaBatches(iterators, devices, specs, sealed)],
             element_spec=self._element_spec,
@@ -140,6 +154,8 @@ class ReplicaDataset(compat.DistributedDataset):
             enable_get_next_as_optional=self._enable_get_next_as_optional,
             options=self._options,
         )
+        iterator.taken_in_graphs = new_count(self._input_workers.worker_devices[0])
+        return iterator
 
     def auto_shard(self, num_shards, shard_ix):
         """This dataset with only the host's files (or elements) that belong to the shard."""

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.boxes import unsealed
+from dual_device_strategy.checkpoints.saved_iterator import SavedIterator
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import explained, size_of
 from dual_device_strategy.replicas import compat as replica_compat
@@ -112,10 +113,11 @@ class ReplicaBatchesSpec(tf.TypeSpec):
         return ReplicaBatches(list(components), self._devices, self._specs, self._sealed)
 
 
-class ReplicaIterator(compat.DistributedIterator):
+class ReplicaIterator(SavedIterator, compat.DistributedIterator):
     """TensorFlow's distributed iterator; only where its batches come from differs.
 
-    `slots`, `arrivals` and `counts` are those of `StagedIterator`.
+    `slots`, `arrivals` and `counts` are those of `StagedIterator`.  It can be in a checkpoint where
+    there is one data device.
     """
 
     slots = None
@@ -126,8 +128,10 @@ class ReplicaIterator(compat.DistributedIterator):
     def get_next(self, name=None):
         (batches,) = self._iterators
         try:
+            counted = self.count_taken(self._input_workers.worker_devices[0])
             if not (batches.sealed and tf.executing_eagerly()):
-                return super().get_next(name)
+                with tf.control_dependencies(counted):
+                    return super().get_next(name)
             # Without asking whether there is a batch first: the end is one of whole batches, and
             # a replica without rows has an empty piece.
             self._refuse_in_replica()
@@ -135,6 +139,16 @@ class ReplicaIterator(compat.DistributedIterator):
         except tf.errors.ResourceExhaustedError as error:
             batch = size_of(component_specs(self._iterators[0].specs[0]))
             raise explained(error, self._strategy, batch, in_step=False) from None
+
+    def get_next_as_optional(self):
+        counted = self.count_taken(self._input_workers.worker_devices[0])
+        with tf.control_dependencies(counted):
+            return super().get_next_as_optional()
+
+    def _restore_from_tensors(self, restored_tensors):
+        super()._restore_from_tensors(restored_tensors)
+        if self.counts:
+            self.arrivals = self.counts.arrivals(self.counts.now())
 
     def _refuse_in_replica(self):
         if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
@@ -186,18 +200,24 @@ class ReplicaIteratorSpec(compat.DistributedIteratorSpec):
 
     @property
     def _component_specs(self):
-        return [self._batches]
+        return [self._batches, tf.TensorSpec([], tf.resource)]
+
+    def _to_components(self, value):
+        return [value._iterators[0], value.taken_in_graphs]
 
     def _from_components(self, components):
-        return ReplicaIterator(
+        batches, taken_in_graphs = components
+        iterator = ReplicaIterator(
             input_workers=self._input_workers,
-            components=components,
+            components=[batches],
             element_spec=self._element_spec,
             strategy=self._strategy,
             cardinality=self._cardinality,
             enable_get_next_as_optional=self._enable_get_next_as_optional,
             options=self._options,
         )
+        iterator.taken_in_graphs = taken_in_graphs
+        return iterator
 
     @staticmethod
     def from_value(value):

@@ -20,7 +20,10 @@ import tensorflow as tf
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.boxes import HANDLE, boxed, sealed
+from dual_device_strategy.checkpoints.front_end_state import FrontEndState
+from dual_device_strategy.checkpoints.iterator_record import IteratorRecord, IteratorRecorder
 from dual_device_strategy.copies import AT_ONCE, copier
+from dual_device_strategy.front_end import FrontEnd
 from dual_device_strategy.hop import (
     Hop,
     component_specs,
@@ -44,7 +47,7 @@ class ReplicaStaging:
     def __init__(
         self,
         host_spec,
-        front_end: Callable | None,
+        front_end: FrontEnd | None,
         front_end_spec,
         *,
         data_devices: Sequence[str],
@@ -70,6 +73,13 @@ class ReplicaStaging:
         self._host = compat.host_of(data_devices[0])
         self.warm_up = warm_up
         prepared_slots, self.ready_slots = slots
+        places = 1 + sum(slots)  # one more than can be waiting
+        self._front_end_state = begin = None
+        written = front_end.written if front_end and len(data_devices) == 1 else []
+        if written:
+            self._front_end_state = FrontEndState(written, data_devices[0], places)
+            begin = self._front_end_state.begin
+            front_end = self._front_end_state.recorded(front_end)
         specs = component_specs(front_end_spec)
         pieces = component_specs(tf.nest.map_structure(compat.of_any_batch_size, front_end_spec))
 
@@ -89,6 +99,9 @@ class ReplicaStaging:
             counts=counts,
             options=host_options,
         )
+        self.recorder = IteratorRecorder(
+            self.host.made_spec, self._host, places, host_options, self._front_end_state
+        )
         get_host_next = noted(self.host.get_next) if noted else self.host.get_next
         self._prepare = [
             Hop(
@@ -97,12 +110,15 @@ class ReplicaStaging:
                 device,
                 scope=scope_name(PREPARING, specs),
                 slots=prepared_slots,
-                transform=lambda flat: cut_up(front_end(flat) if front_end else flat),
+                transform=lambda flat, *notes: cut_up(
+                    front_end(flat, *notes) if front_end else flat
+                ),
                 element_spec=pieces * len(targets),
                 get_next=get_host_next,
                 failed=counts.note_end if warm_up else None,
                 warm_up=warm_up,
                 captured=captured_by(device),
+                begin=begin,
             )
             for device in data_devices
             if not on_host
@@ -148,21 +164,43 @@ class ReplicaStaging:
     def _traced_tag(self, name):
         return trace(lambda *handles: [tf.identity(name), *handles], *self._handles)
 
-    def iterator_over(self, host: tf.data.Dataset) -> tf.data.Iterator:
-        """`host`'s batches as sealed handles, those of all replicas in one element."""
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether it is known which batches the loop has consumed: where there is one way."""
+        return len(self._boxes) == 1
+
+    def iterator_over(
+        self,
+        host: tf.data.Dataset,
+        record: IteratorRecord | None = None,
+        again: tf.data.Iterator | None = None,
+    ) -> tf.data.Iterator:
+        """`host`'s batches as sealed handles, those of all replicas in one element.
+
+        `record` is told what a checkpoint of the iterator needs.  `again` is an iterator of this
+        staging that is to become the new one.
+        """
         prepared = replica_compat.dealt(self.host.of(host), len(self._boxes), self._host)
+        notes = []
+        if self._front_end_state:
+            notes = [self._front_end_state.new_shelf(record.given_values() if record else None)]
+        if record:
+            prepared = [record.followed(prepared[0], *notes)]
+        warm_up = self.warm_up and again is None  # a restore may not be over
         for hop in self._prepare:
-            hop.warm_up = self.warm_up
+            hop.warm_up = warm_up
         if self._prepare:
             prepared = [
-                hop.iterator_over(each) for hop, each in zip(self._prepare, prepared, strict=True)
+                hop.iterator_over(each, *notes)
+                for hop, each in zip(self._prepare, prepared, strict=True)
             ]
         with tf.device(self._host):
             boxes = [
                 hop.dataset_over(each) for hop, each in zip(self._boxes, prepared, strict=True)
             ]
             seals = self._copied(boxes[0] if len(boxes) == 1 else self._in_turns(boxes))
-            return iter(seals.with_options(hop_options(self.warm_up)))
+            seals = seals.with_options(hop_options(warm_up))
+            return compat.made_again(again, seals) if again else iter(seals)
 
     def _copied(self, boxes: tf.Tensor) -> tf.data.Dataset:
         """What holds the READY batches, copied or on their way."""

@@ -45,7 +45,7 @@ class Noise(keras.layers.Layer):
 
 def run(pair, folder, kill_after=None, save_freq=3, compiled=None, repeated=False, **fit):
     keras.utils.set_random_seed(7)
-    strategy = DataModelSplitStrategy(*pair)
+    strategy = pair() if callable(pair) else DataModelSplitStrategy(*pair)
     dataset = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(60, seed=4).batch(6)
     dataset = dataset.repeat() if repeated else dataset
     dataset = dataset.apply(on_data_device(lambda x, y: (tf.math.tanh(x), y)))

@@ -1,0 +1,91 @@
+"""Iterators over batches for several replicas, in a tf.train.Checkpoint and in a `fit`'s backup."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dual_device_strategy import MirroredDataModelSplitStrategy, data_scope, on_data_device
+from tests.dual_device_strategy.checkpoints.test_mid_epoch_backup import Killed, run
+
+DEVICES = {"cpu": (["CPU:1"], ["CPU:2", "CPU:3"]), "gpu": (["GPU:1"], ["GPU:0", "GPU:1"])}
+
+
+def made(kind, front_end=None, **settings):
+    """A strategy, an iterator over 20 batches of up to 6 rows, and a count in its front end."""
+    strategy = MirroredDataModelSplitStrategy(*DEVICES[kind], **settings)
+    with strategy.scope(), data_scope():
+        count = tf.Variable(0.0)
+    counted = lambda x: tf.cast(x, tf.float32) + 1000 * count.assign_add(1)  # noqa: E731
+    dataset = tf.data.Dataset.range(118).shuffle(20, seed=5).batch(6)
+    dataset = dataset.apply(on_data_device(front_end or counted))
+    return strategy, iter(strategy.experimental_distribute_dataset(dataset)), count
+
+
+def rows(strategy, iterator, count=None):
+    taken = []
+    while len(taken) != count and (batch := next(iterator, None)) is not None:
+        pieces = strategy.experimental_local_results(batch)
+        taken.append([piece.numpy().tolist() for piece in pieces])
+    return taken
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_an_iterator_goes_on_after_the_last_batch_that_was_consumed(kind, tmp_path):
+    shares = {"shares": (0.7, 0.3)} if kind == "gpu" else {}
+    strategy, iterator, _ = made(kind, **shares)
+    expected = rows(strategy, iterator)
+    assert len(expected) == 20
+    strategy, iterator, count = made(kind, **shares)
+    checkpoint = tf.train.Checkpoint(iterator=iterator, count=count)
+    paths = {}
+    for consumed in range(0, 20, 7):
+        paths[consumed] = checkpoint.write(str(tmp_path / str(consumed)))
+        rows(strategy, iterator, 7)
+    strategy, iterator, count = made(kind, **shares)
+    for consumed in (7, 0, 14):
+        checkpoint = tf.train.Checkpoint(iterator=iterator, count=count)
+        checkpoint.read(paths[consumed]).assert_consumed()
+        assert rows(strategy, iterator) == expected[consumed:]
+
+
+def test_loops_in_functions_count_what_they_take(tmp_path):
+    strategy, iterator, _ = made("cpu", front_end=lambda x: x)
+    total = tf.Variable(0, dtype=tf.int64)
+
+    @tf.function
+    def steps(iterator):
+        for _ in tf.range(2):
+            pieces = strategy.run(tf.reduce_sum, (next(iterator),))
+            total.assign_add(strategy.reduce("SUM", pieces, axis=None))
+        optional = iterator.get_next_as_optional()
+        pieces = strategy.run(tf.reduce_sum, (optional.get_value(),))
+        total.assign_add(strategy.reduce("SUM", pieces, axis=None))
+
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    steps(iterator)
+    path = checkpoint.write(str(tmp_path / "checkpoint"))
+    rest = rows(strategy, iterator)
+    assert len(rest) == 17
+    assert int(total) + sum(np.sum(piece) for batch in rest for piece in batch) == 117 * 118 / 2
+    checkpoint.read(path)
+    assert rows(strategy, iterator) == rest
+
+
+def test_with_several_data_devices_an_iterator_says_that_it_cannot_be_saved(tmp_path):
+    strategy = MirroredDataModelSplitStrategy(["CPU:1", "CPU:2"], ["CPU:3", "CPU:4"])
+    iterator = iter(strategy.experimental_distribute_dataset(tf.data.Dataset.range(8).batch(2)))
+    with pytest.raises(ValueError, match="several data devices"):
+        tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+
+
+def test_a_fit_that_was_killed_goes_on_with_the_same_losses(tmp_path):
+    def strategy():
+        return MirroredDataModelSplitStrategy(["CPU:1"], ["CPU:2", "CPU:1"], shares=(0.5, 0.5))
+
+    expected = run(strategy, None)
+    with pytest.raises(Killed):
+        run(strategy, tmp_path / "backup", kill_after=15)
+    after = run(strategy, tmp_path / "backup")
+    for place, figures in after.items():  # sums of replicas differ in the last digit
+        np.testing.assert_allclose(figures, expected[place], rtol=1e-6)
+    assert len(after) < len(expected) * 0.7
