@@ -23,17 +23,11 @@ def device_lists(
     Raises:
       ValueError: if a list is empty, a device is named twice, or does not exist.
     """
-    available = tf.config.list_logical_devices("GPU") + tf.config.list_logical_devices("CPU")
     lists = {"data_devices": data_devices, "model_devices": model_devices}
+    check_lists(lists)
+    available = tf.config.list_logical_devices("GPU") + tf.config.list_logical_devices("CPU")
     named = {}
     for argument, devices in lists.items():
-        if isinstance(devices, str) or not isinstance(devices, Sequence):
-            raise ValueError(
-                f"{argument} must be a list of device names, got {devices!r}; write for instance "
-                f"{argument}=['GPU:0']"
-            )
-        if not devices:
-            raise ValueError(f"{argument} is empty; name at least one of {_names(available)}")
         full = [existing(argument, device, available) for device in devices]
         for device in full:
             if full.count(device) > 1:
@@ -58,6 +52,18 @@ def device_lists(
         )
     logging.info("data devices %s; model devices %s", _names(data), _names(model))
     return data, model
+
+
+def check_lists(lists: dict[str, Sequence[str]]) -> None:
+    """Refuses what is no list of names; starts nothing of TensorFlow's."""
+    for argument, devices in lists.items():
+        if isinstance(devices, str) or not isinstance(devices, Sequence):
+            raise ValueError(
+                f"{argument} must be a list of device names, got {devices!r}; write for instance "
+                f"{argument}=['GPU:0']"
+            )
+        if not devices:
+            raise ValueError(f"{argument} is empty; name a device, such as {argument}=['GPU:0']")
 
 
 def _names(devices) -> str:

@@ -1,8 +1,9 @@
 """Input on several workers: TensorFlow's shares of a dataset, through the slots of each worker.
 
 dataset            TensorFlow's rebatch and autoshard leave this worker's part of every batch
-Staging            the part goes through the data device to the model device (see `staging`)
-TensorFlow's DistributedIterator      PerReplica values; empty ones where others have more
+ReplicaStaging     the part goes through a data device, is cut, and goes to the model devices
+Staging            the same for one data device and one model device, where nothing is cut
+ReplicaIterator    PerReplica values; empty ones where others have more
 """
 
 import re
@@ -10,184 +11,118 @@ import re
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.dataset_types import spec_of
-from dual_device_strategy.distributed import StagedDataset, StagedDatasetSpec
 from dual_device_strategy.front_end import split, traced_for
-from dual_device_strategy.hop import component_specs
+from dual_device_strategy.replicas import compat as replica_compat
+from dual_device_strategy.replicas.dataset import ReplicaDataset, counts_of
+from dual_device_strategy.replicas.iterator import ReplicaBatches, ReplicaIterator
+from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.staging import Staging
 
 
-class WorkersDataset(StagedDataset):
-    """What `experimental_distribute_dataset` returns on each of several workers."""
+class WorkersDataset(ReplicaDataset):
+    """What `experimental_distribute_dataset` returns on each of several workers.
 
-    def __init__(self, strategy, dataset, options=None, input_context=None, whole=True):
-        """`dataset`: with global batches, to be divided (`whole`), or with this worker's own."""
+    The dataset has global batches.  Each worker prepares its part of them whole, on one of its
+    data devices, and cuts it for its model devices.
+    """
+
+    _tuning = _slot_tuning = None  # these are of one machine
+
+    def __init__(self, strategy, dataset, options, input_context):
         extended = strategy.extended
-        data_device = extended.data_device
         workers = extended._input_workers_with_options(options)
-        host, _, _ = split(dataset, data_device)
+        targets = workers.compute_devices_for_worker(0)
+        self._replicas = len(targets)
+        host, _, _ = split(dataset, extended.data_device)
         compat.DistributedDataset.__init__(
             self,
             workers,
             strategy,
             host,
-            num_replicas_in_sync=extended._num_replicas_in_sync if whole else None,
-            input_context=input_context if whole else None,
+            num_replicas_in_sync=input_context.num_input_pipelines,  # one part for each worker
+            input_context=input_context,
             options=options,
         )
-        if not whole:
-            self._cloned_datasets = [host]
         (part,) = self._cloned_datasets
-        front_end, spec = traced_for(part, dataset, data_device)
-        self._replica_spec = spec
-        self._element_spec = compat.distributed_spec(strategy, spec)
-        if whole and _as_many_for_every_worker(host, options):
+        front_end, spec = traced_for(part, dataset, extended.data_device)
+        pieces = tf.nest.map_structure(lambda each: _piece_of(each, self._replicas), spec)
+        self._element_spec = compat.distributed_spec(strategy, pieces)
+        if _as_many_for_every_worker(host, options):
             # Then nobody has to ask the others whether they have a batch, on every step.
             self._enable_get_next_as_optional = False
-        (target,) = workers.compute_devices_for_worker(0)
-        self._staging = Staging(
-            host_spec=part.element_spec,
-            front_end=front_end,
-            front_end_spec=spec,
-            devices=(data_device, target),
-            slots=extended.slot_counts(options),
-            host_options=part.options(),
-        )
-
-    def __iter__(self):
-        iterator = self._staging.iterator_over(self._cloned_datasets[0])
-        return WorkersIterator(
-            input_workers=self._input_workers,
-            components=[WorkerIterator(iterator, self._replica_spec)],
-            element_spec=self._element_spec,
-            strategy=self._strategy,
-            cardinality=self._cardinality,
-            enable_get_next_as_optional=self._enable_get_next_as_optional,
-            options=self._options,
-        )
-
-    @property
-    def element_spec(self):
-        return compat.DistributedDataset.element_spec.fget(self)
-
-    @property
-    def _type_spec(self):
-        return spec_of(self, WorkersDatasetSpec)
-
-
-class WorkersDatasetSpec(StagedDatasetSpec):
-    """Type of a `WorkersDataset`."""
-
-    @property
-    def value_type(self):
-        return WorkersDataset
-
-
-class WorkersIterator(compat.DistributedIterator):
-    """TensorFlow's own; only where its values come from differs."""
-
-    @property
-    def _type_spec(self):
-        spec = WorkersIteratorSpec(
-            self._input_workers,
-            self._element_spec,
-            self._strategy,
-            self._options,
-            self._cardinality,
-            self._enable_get_next_as_optional,
-        )
-        spec._replica_spec = self._iterators[0]._spec
-        return spec
-
-
-class WorkersIteratorSpec(compat.DistributedIteratorSpec):
-    """Type of a `WorkersIterator`."""
-
-    _replica_spec = None
-
-    @property
-    def value_type(self):
-        return WorkersIterator
-
-    def _without_tensor_names(self):
-        return self
-
-    def _with_tensor_ranks_only(self):
-        return self
-
-    @property
-    def _component_specs(self):
-        return [WorkerIteratorSpec(self._replica_spec)]
-
-    def _from_components(self, components):
-        return WorkersIterator(
-            input_workers=self._input_workers,
-            components=components,
-            element_spec=self._element_spec,
-            strategy=self._strategy,
-            cardinality=self._cardinality,
-            enable_get_next_as_optional=self._enable_get_next_as_optional,
-            options=self._options,
-        )
-
-    @staticmethod
-    def from_value(value):
-        return value._type_spec
-
-
-class WorkerIterator(compat.CompositeTensor):
-    """What TensorFlow's DistributedIterator asks for the values of one worker's replicas."""
-
-    def __init__(self, iterator, spec):
-        self._iterator, self._spec = iterator, spec
-
-    def get_next_as_list(self, name=None):
-        del name
-        return [self._packed(self._iterator.get_next())]
-
-    def get_next_as_optional_list(self):
-        optional = self._iterator.get_next_as_optional()
-        if all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(self._spec)):
-            return [compat.optional_of(compat.variant_of(optional), self._spec)]
-        return [
-            tf.cond(
-                optional.has_value(),
-                lambda: tf.experimental.Optional.from_value(self._packed(optional.get_value())),
-                lambda: tf.experimental.Optional.empty(self._spec),
+        self._counts = counts_of(extended, workers)
+        settings = {
+            "slots": extended.slot_counts(options),
+            "counts": self._counts,
+            "host_options": part.options(),
+        }
+        self._cut = self._replicas > 1 or len(extended.data_devices) > 1
+        if self._cut:
+            self._staging = ReplicaStaging(
+                part.element_spec,
+                front_end,
+                spec,
+                data_devices=extended.data_devices,
+                targets=targets,
+                cut=extended.cut_of(host),
+                captured_by=extended.captured_by,
+                **settings,
             )
-        ]
+        else:
+            self._staging = Staging(
+                host_spec=part.element_spec,
+                front_end=front_end,
+                front_end_spec=spec,
+                devices=(extended.data_device, targets[0]),
+                **settings,
+            )
 
-    def _packed(self, flat):
-        flat = tf.nest.flatten(flat, expand_composites=True)
-        return tf.nest.pack_sequence_as(self._spec, flat, expand_composites=True)
+    _create_cloned_datasets_from_dataset = (
+        compat.DistributedDataset._create_cloned_datasets_from_dataset
+    )
 
-    @property
-    def _type_spec(self):
-        return WorkerIteratorSpec(self._spec)
+    def _make_rebatch_fn(self, dataset, num_workers, num_replicas_in_sync):
+        """As TensorFlow's, of which a worker's part is what all its replicas have together."""
+        rebatched = super()._make_rebatch_fn(dataset, num_workers, num_replicas_in_sync)
+        size = tf.get_static_value(replica_compat.batch_size_of(dataset))
+        if self._replicas == 1 or size is None or size < 0:
+            return rebatched
+
+        def of_whole_parts(dataset, worker):
+            rows = replica_compat.batch_sizes_for_worker(size, num_workers, self._replicas, worker)
+            parts = tf.reduce_sum(tf.reshape(rows, [num_workers, self._replicas]), axis=1)
+            return dataset.rebatch(parts).prefetch(1)
+
+        return of_whole_parts
+
+    def _iterator(self, iterators, sealed=True):
+        devices = self._input_workers.compute_devices_for_worker(0)
+        specs = replica_compat.per_replica_specs(self._element_spec, len(devices))
+        return WorkersIterator(
+            input_workers=self._input_workers,
+            components=[ReplicaBatches(iterators, devices, specs, sealed and self._cut)],
+            element_spec=self._element_spec,
+            strategy=self._strategy,
+            cardinality=self._cardinality,
+            enable_get_next_as_optional=self._enable_get_next_as_optional,
+            options=self._options,
+        )
 
 
-class WorkerIteratorSpec(tf.TypeSpec):
-    """Type of a `WorkerIterator`."""
+class WorkersIterator(ReplicaIterator):
+    """An iterator that may have to ask the other workers whether they have a batch."""
 
-    def __init__(self, spec):
-        self._spec = spec
+    def get_next(self, name=None):
+        return compat.DistributedIterator.get_next(self, name)
 
-    @property
-    def value_type(self):
-        return WorkerIterator
 
-    def _serialize(self):
-        return (self._spec,)
-
-    @property
-    def _component_specs(self):
-        return [tf.data.IteratorSpec(component_specs(self._spec))]
-
-    def _to_components(self, value):
-        return [value._iterator]
-
-    def _from_components(self, components):
-        return WorkerIterator(components[0], self._spec)
+def _piece_of(spec: tf.TypeSpec, replicas: int) -> tf.TypeSpec:
+    """The type of each replica's piece of what is of `spec`."""
+    if replicas == 1 or not spec.shape.rank:
+        return spec
+    rows = spec.shape[0]
+    even = rows is not None and rows % replicas == 0
+    return spec._unbatch()._batch(rows // replicas if even else None)
 
 
 def _as_many_for_every_worker(host: tf.data.Dataset, options) -> bool:

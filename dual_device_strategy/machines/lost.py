@@ -24,6 +24,12 @@ _ERRORS = (
     tf.errors.FailedPreconditionError,
     tf.errors.InternalError,
 )
+# These come from the others even if all of them can be reached again.
+_OF_THE_OTHERS = (
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.UnavailableError,
+)
 _REMEDY = "start the same command on all workers again to go on from the newest checkpoint"
 
 
@@ -31,31 +37,47 @@ def explained(error: BaseException, cluster: Cluster) -> str | None:
     """One sentence if another worker's end caused `error`; None for any other error."""
     if not isinstance(error, _ERRORS):
         return None
-    if gone := do_not_answer(cluster):
-        names = " and ".join(map(cluster.name, gone))
-        verb = "is" if len(gone) == 1 else "are"
-        return f"{names} {verb} gone, and its own log says why; {_REMEDY}"
-    if isinstance(error, (tf.errors.DeadlineExceededError, tf.errors.UnavailableError)) or (
-        "heartbeat" in str(error)
-    ):
+    refused, silent = asked(cluster)
+    if refused:
+        verb = "is" if len(refused) == 1 else "are"
+        return f"{_names(refused, cluster)} {verb} gone, and its own log says why; {_REMEDY}"
+    if silent:
+        return (
+            f"{_names(silent, cluster)} cannot be reached any more: the machine or the "
+            f"network to it is down; {_REMEDY}"
+        )
+    if isinstance(error, _OF_THE_OTHERS) or "heartbeat" in str(error):
         others = [cluster.name(i) for i in range(len(cluster.addresses)) if i != cluster.index]
         return (
-            f"a worker hangs or cannot be reached any more, one of {', '.join(others)} "
-            f"({type(error).__name__}); {_REMEDY}"
+            f"a worker hangs, was started again or cannot be reached any more, one of "
+            f"{', '.join(others)} ({type(error).__name__}); {_REMEDY}"
         )
     return None
 
 
+def _names(workers: list[int], cluster: Cluster) -> str:
+    return " and ".join(map(cluster.name, workers))
+
+
 def do_not_answer(cluster: Cluster) -> list[int]:
     """The other workers at whose addresses no process listens."""
-    found: list[int] = []
+    refused, silent = asked(cluster)
+    return sorted(refused + silent)
+
+
+def asked(cluster: Cluster) -> tuple[list[int], list[int]]:
+    """The other workers whose host answers for them, and those that are silent."""
+    refused: list[int] = []
+    silent: list[int] = []
 
     def ask(index):
         host, _, port = cluster.addresses[index].rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+        except ConnectionRefusedError:
+            refused.append(index)
         except OSError:
-            found.append(index)
+            silent.append(index)
 
     others = [i for i in range(len(cluster.addresses)) if i != cluster.index]
     asking = [threading.Thread(target=ask, args=(i,), daemon=True) for i in others]
@@ -63,7 +85,7 @@ def do_not_answer(cluster: Cluster) -> list[int]:
         thread.start()
     for thread in asking:
         thread.join(3)
-    return sorted(found)
+    return sorted(refused), sorted(silent)
 
 
 def end_with_one_sentence(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""MultiWorkerDataModelSplitStrategy: a data device and a model device on each machine."""
+"""MultiWorkerDataModelSplitStrategy: data devices and model devices on each machine."""
 
 import contextlib
 import platform
@@ -10,32 +10,39 @@ import tensorflow as tf
 from absl import logging
 
 from dual_device_strategy import compat
-from dual_device_strategy.devices import device_pair
+from dual_device_strategy.devices.several import check_lists, device_lists
 from dual_device_strategy.machines import compat as machines_compat
 from dual_device_strategy.machines.agreement import refuse_differences
 from dual_device_strategy.machines.cluster import Cluster, cluster_of
 from dual_device_strategy.machines.input import WorkersDataset
 from dual_device_strategy.machines.lost import do_not_answer, end_with_one_sentence
-from dual_device_strategy.staged_input import DataScope
+from dual_device_strategy.replicas.dataset import ReplicaDatasetFromFunction, rows_as_tensorflow
+from dual_device_strategy.replicas.pieces import Cut
+from dual_device_strategy.staged_input import StagedInput, check_options, check_slots
 
 
 class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrategy):
-    """Trains on several machines; each prepares its part of every batch on a device of its own.
+    """Trains on several machines; each prepares its part of every batch on devices of its own.
 
-    One process of the same program runs on each machine, a *worker*, with a data device and a model
-    device of its own.  TF_CONFIG (or another resolver) says who the workers are:
+    One process of the same program runs on each machine, a *worker*, with data devices and model
+    devices of its own.  TF_CONFIG (or another resolver) says who the workers are:
 
         strategy = MultiWorkerDataModelSplitStrategy(["GPU:1"], ["GPU:0"])
+        strategy = MultiWorkerDataModelSplitStrategy(["GPU:6", "GPU:7"], ["GPU:0", ..., "GPU:5"])
 
     Make it first in the program, before anything that starts TensorFlow's runtime.  It waits
     there until all workers have come, and says for whom.  `python -m dual_device_strategy.launch
     --workers=2 PROGRAM` starts workers on one machine.
 
     In all else it is TensorFlow's MultiWorkerMirroredStrategy: a dataset has global batches, of
-    which every worker gets its part; gradients are added up by all-reduce; losses are the same bit
+    which every worker gets its part; gradients are added up by all-reduce; losses are the same, bit
     for bit with one model device on each worker.  The front end runs on each worker's part, not on
     the global batch: statistics over the batch and random ops that are not stateless differ from
     those of a host `map`, which TensorFlow runs on the global batch on every worker.
+
+    A worker with several model devices cuts its part for them behind the front end; with several
+    data devices, they prepare parts in turns, as in `MirroredDataModelSplitStrategy`.  A replica's
+    rows are then others than TensorFlow's, those of the whole batch are the same.
 
     What differs from TensorFlow's, beside the slots:
 
@@ -50,15 +57,19 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
     Workers that die: see docs/machines.md, which has a program that goes on exactly.
 
     Args:
-      data_devices: one device of this process where input iterators and feature extraction live,
+      data_devices: the devices of this process where input iterators and feature extraction live,
         such as ["GPU:1"].
-      model_devices: one device where variables live and steps run, such as ["GPU:0"].
+      model_devices: the devices where variables live and steps run, such as ["GPU:0"]; as many on
+        each worker.
       cluster_resolver: None for TF_CONFIG.
       communication_options: `tf.distribute.experimental.CommunicationOptions`.  With
         `timeout_seconds` a worker that hangs is noticed after that time, otherwise after some 7
         seconds without a heartbeat.
       slots: the most batches that may exist beyond the host, on each worker, at least 2.
+      shares: of one machine only; refused here.
     """
+
+    _made = 0
 
     def __init__(
         self,
@@ -68,8 +79,16 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         communication_options: tf.distribute.experimental.CommunicationOptions | None = None,
         *,
         slots: int = 4,
+        shares: None = None,
     ):
-        _check(data_devices, model_devices, slots)
+        if shares is not None:
+            raise ValueError(
+                f"shares={shares!r} was given to a strategy of several machines, but shares are "
+                "for the devices of one, under MirroredDataModelSplitStrategy: leave it out, then "
+                "every model device has as many rows"
+            )
+        check_lists({"data_devices": data_devices, "model_devices": model_devices})
+        check_slots(slots, auto=False)
         cluster = cluster_of(cluster_resolver)
         several = len(cluster.addresses) > 1
         if several and compat.runtime_started():
@@ -82,11 +101,14 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
             end_with_one_sentence(cluster)
             _say_who_is_missing(cluster)
         with _kept_signal_handlers():
+            # Collectives of two strategies in one process must not share their keys.
+            MultiWorkerDataModelSplitStrategy._made += 1
+            self._collective_key_base = 2_000_000 + 1000 * MultiWorkerDataModelSplitStrategy._made
             tf.distribute.Strategy.__init__(
                 self,
                 MultiWorkerSplitExtended(
                     self,
-                    (data_devices[0], model_devices[0]),
+                    (data_devices, model_devices),
                     slots,
                     cluster.resolver,
                     communication_options or machines_compat.CollectiveOptions(),
@@ -99,21 +121,21 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
                     "the number of model devices": len(model_devices),
                     "the number of data devices": len(data_devices),
                     "slots": slots,
-                    "the kind of model device": self.model_device.split(":")[-2],
+                    "the kind of model device": self.model_devices[0].split(":")[-2],
                     "TensorFlow's version": tf.__version__,
                     "Python's version": ".".join(platform.python_version_tuple()[:2]),
                 }
             )
 
     @property
-    def data_device(self) -> str:
-        """The full name of this worker's device of input iterators and feature extraction."""
-        return self.extended.data_device
+    def data_devices(self) -> tuple[str, ...]:
+        """The full names of this worker's devices of input iterators and feature extraction."""
+        return self.extended.data_devices
 
     @property
-    def model_device(self) -> str:
-        """The full name of this worker's device of variables and steps."""
-        return self.extended.worker_devices[0]
+    def model_devices(self) -> tuple[str, ...]:
+        """The full names of this worker's devices of variables and steps."""
+        return self.extended.worker_devices
 
     @property
     def slots(self) -> int:
@@ -149,77 +171,64 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         return super().reduce(reduce_op, value, axis)
 
 
-class MultiWorkerSplitExtended(machines_compat.CollectiveAllReduceExtended):
-    """The model device is this worker's replica; the data device feeds it."""
+class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceExtended):
+    """The model devices are this worker's replicas; the data devices feed them."""
+
+    shares = None
 
     def __init__(self, strategy, devices, slots, cluster_resolver, communication_options):
-        self._named_devices = devices
-        self.data_device = None
-        self.slots = slots
-        self.counts_arrivals = False
-        self.last_iterator = lambda: None
-        self._variables_scope = DataScope()
+        self._named, self._asked_slots = devices, slots
         super().__init__(strategy, cluster_resolver, communication_options)
 
     def _initialize_local_devices(self, cluster_resolver, worker_device):
-        """Only the model device is a replica; TensorFlow would take every GPU."""
+        """Only the model devices are replicas; TensorFlow would take every GPU."""
         del cluster_resolver, worker_device
-        self.data_device, model_device = device_pair(*self._named_devices)
-        kind = "GPU" if "device:GPU" in model_device else "CPU"
-        return (model_device,), kind
-
-    def data_scope(self):
-        return self._variables_scope.enter()
+        data, model = self._named
+        # A single device may do both, in turns; several need shares, which are of one machine.
+        alone = len(data) == 1 and list(data) == list(model)
+        data, model = device_lists(data, model, shared=alone)
+        self.set_data_devices(data, self._asked_slots)
+        return model, "GPU" if "device:GPU" in model[0] else "CPU"
 
     def _create_variable(self, next_creator, **kwargs):
-        if self._variables_scope.entered and kwargs.get("colocate_with") is None:
-            kwargs.pop("colocate_with", None)
-            # Sent from host to host: rings between GPUs refuse some types.
-            host = compat.host_of(self.data_device)
+        if self._variables_scope.entered and len(self.data_devices) == 1:
             kwargs["initial_value"] = self._get_variable_creator_initial_value(
-                replica_id=0, device=host, primary_var=None, **kwargs
+                replica_id=0, device=self.data_device, primary_var=None, **kwargs
             )
-            with tf.device(self.data_device):
-                return next_creator(**kwargs)
         return super()._create_variable(next_creator, **kwargs)
+
+    def _get_variable_creator_initial_value(self, replica_id, device, primary_var, **kwargs):
+        if self._variables_scope.entered and replica_id == 0:
+            # Sent from host to host: rings between GPUs refuse some types.
+            device = compat.host_of(device)
+        return super()._get_variable_creator_initial_value(
+            replica_id, device, primary_var, **kwargs
+        )
+
+    def cut_of(self, dataset: tf.data.Dataset) -> Cut:
+        """How this worker's parts of the batches of `dataset` are cut for its replicas."""
+        replicas = len(self.worker_devices)
+        rows = rows_as_tensorflow(dataset, replicas * self._num_workers)
+        # Where the rows cannot be divided, which replica has one more depends on the batch.
+        return Cut(replicas, rows=rows[:replicas] if rows and len(set(rows)) == 1 else None)
 
     def _experimental_distribute_dataset(self, dataset, options):
         _refuse_per_replica(options)
+        check_options(options, whole_dataset=True)
         context = self._make_input_context()
         return WorkersDataset(self._container_strategy(), dataset, options, context)
 
     def _distribute_datasets_from_function(self, dataset_fn, options):
         _refuse_per_replica(options)
-        with tf.device(self._input_workers.worker_devices[0]):
-            dataset = dataset_fn(self._make_input_context())
-        return WorkersDataset(self._container_strategy(), dataset, options, whole=False)
+        check_options(options, whole_dataset=False)
+        return ReplicaDatasetFromFunction(
+            self._container_strategy(), dataset_fn, options, [self._make_input_context()]
+        )
 
     def _reduce_to(self, reduce_op, value, destinations, options):
         """Of structures too, as MirroredStrategy does: Keras 3 asks for that."""
         reduce = super()._reduce_to
         return tf.nest.map_structure(lambda v: reduce(reduce_op, v, destinations, options), value)
-
-    def slot_counts(self, options) -> tuple[int, int]:
-        """How many batches may wait on the data device and on the model device."""
-        ready = self.slots - 2
-        if options is not None and options.experimental_per_replica_buffer_size != 1:
-            ready = options.experimental_per_replica_buffer_size
-            return min(ready, 1), ready
-        return 1, ready
-
-
-def _check(data_devices, model_devices, slots) -> None:
-    for name, devices in (("data_devices", data_devices), ("model_devices", model_devices)):
-        if isinstance(devices, str) or len(devices) != 1:
-            raise ValueError(
-                f"{name} must be a list with one device of this worker, got {devices!r}: write "
-                f'{name}=["GPU:0"], and start one worker for each pair of devices'
-            )
-    if isinstance(slots, bool) or not isinstance(slots, int) or slots < 2:
-        raise ValueError(
-            "slots must be a whole number of at least 2 (one batch preparing, one training), "
-            f"got slots={slots!r}"
-        )
 
 
 def _refuse_per_replica(options) -> None:

@@ -15,7 +15,6 @@ from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import bytes_of
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.iterator import ReplicaBatches, ReplicaIterator
-from dual_device_strategy.replicas.pieces import Cut
 from dual_device_strategy.replicas.plans import Plan
 from dual_device_strategy.replicas.shares import AUTO
 from dual_device_strategy.replicas.staging import ReplicaStaging
@@ -53,7 +52,7 @@ class ReplicaDataset(compat.DistributedDataset):
             self._cloned_datasets = [compat.auto_shard(host, 1, 0)]
         self._original_dataset = None
         auto = extended.slots == "auto" and not _slots_given(options)
-        self._counts = _counts(extended, workers, auto)
+        self._counts = counts_of(extended, workers, auto)
         self._slot_tuning = None
         if auto and extended.data_device != workers.worker_devices[0]:
             size, count = bytes_of(component_specs(spec)), len(extended.data_devices)
@@ -184,11 +183,12 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
     Every replica has slots of its own, and the front end runs on each replica's batch.
     """
 
-    def __init__(self, strategy, dataset_fn, options=None):
+    def __init__(self, strategy, dataset_fn, options=None, contexts=None):
+        """`contexts` are what `dataset_fn` is called with, where this machine is one of several."""
         extended = strategy.extended
         workers = extended._input_workers_with_options(options)
         made = compat.datasets_from_function(
-            dataset_fn, workers, strategy.num_replicas_in_sync, strategy, options
+            dataset_fn, workers, strategy.num_replicas_in_sync, strategy, options, contexts
         )
         targets = [
             device
@@ -289,22 +289,22 @@ class ReplicaDatasetSpec(compat.DistributedDatasetSpec):
         return value._type_spec
 
 
-def cut_as_tensorflow(dataset: tf.data.Dataset, replicas: int) -> Cut:
-    """The cut that gives each replica the rows it has under TensorFlow's own strategies.
+def rows_as_tensorflow(dataset: tf.data.Dataset, replicas: int) -> list[int] | None:
+    """The rows of each replica in a full batch, where a smaller one fills them in order.
 
     TensorFlow cuts a partial batch in two ways.  Where a dataset is sharded by elements each
-    replica has the same part of it; where by files, or not at all, the first ones are full.
+    replica has the same part of it (None); where by files, or not at all, the first ones are full.
     """
     policy = dataset.options().experimental_distribute.auto_shard_policy
     if policy in (_OFF, _FILE) or (policy == _AUTO and reads_files(dataset)):
         size = tf.get_static_value(replica_compat.batch_size_of(dataset))
         if size is not None and size > 0:
             rows = tf.get_static_value(replica_compat.batch_sizes_for_worker(size, 1, replicas, 0))
-            return Cut(replicas, rows=[int(row) for row in rows])
-    return Cut(replicas)
+            return [int(each) for each in rows]
+    return None
 
 
-def _counts(extended, workers, auto: bool) -> BatchCounts | None:
+def counts_of(extended, workers, auto: bool = False) -> BatchCounts | None:
     fills_first = extended.warm_up or extended.shares == AUTO
     if fills_first or extended.counts_arrivals or auto:
         return BatchCounts.on(workers.worker_devices[0], fills_first, auto)

@@ -15,7 +15,7 @@ from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.dataset import (
     ReplicaDataset,
     ReplicaDatasetFromFunction,
-    cut_as_tensorflow,
+    rows_as_tensorflow,
 )
 from dual_device_strategy.replicas.front_end_alone import FrontEndAlone, has_state
 from dual_device_strategy.replicas.pieces import Cut, full_batch_size, of_piece
@@ -218,7 +218,7 @@ class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
         if plan:
             return Cut(replicas, shares=plan.shares)
         if self.shares is None:
-            return cut_as_tensorflow(dataset, replicas)
+            return Cut(replicas, rows=rows_as_tensorflow(dataset, replicas))
         cut = Cut(replicas, shares=self.shares)
         if size := full_batch_size(dataset):
             edges = cut.edges(size)

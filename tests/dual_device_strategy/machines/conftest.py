@@ -27,6 +27,7 @@ def start_workers(processes):
                 task = {"type": "worker", "index": index}
                 env["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
             started.append(processes.start(arguments, cwd=cwd, env={**env, **environment}))
+            started[-1].environment = {**env, **environment}
         return started
 
     return start
@@ -40,7 +41,7 @@ def free_ports(count):
         return [each.getsockname()[1] for each in sockets]
 
 
-def ended(workers, seconds=60):
+def ended(workers, seconds=120):
     """Waits for all; returns their exit codes."""
     try:
         return [worker.wait(seconds) for worker in workers]

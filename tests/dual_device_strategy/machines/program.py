@@ -1,6 +1,9 @@
 """One worker of the tests: trains in several ways and prints its figures as JSON.
 
-python program.py KIND     ours | theirs: the strategy; slots is MACHINES_SLOTS
+python program.py KIND     ours | theirs: the strategy
+
+MACHINES_SLOTS is its slots, MACHINES_DATA and MACHINES_MODEL are its devices ("GPU:2,GPU:3"),
+MACHINES_LOOPS the loops that train ("eager,in_a_function").
 """
 
 import json
@@ -27,8 +30,10 @@ if OURS:
         resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
             port_base=int(os.environ["PORT_BASE"]), gpus_per_node=2, auto_set_gpu=False
         )
+    data = os.environ.get("MACHINES_DATA", "CPU:1").split(",")
+    model = os.environ.get("MACHINES_MODEL", "CPU:2").split(",")
     try:
-        strategy = MultiWorkerDataModelSplitStrategy(["CPU:1"], ["CPU:2"], resolver, slots=slots)
+        strategy = MultiWorkerDataModelSplitStrategy(data, model, resolver, slots=slots)
         strategy.refuse_differences({"the corpus": os.environ.get("MACHINES_CORPUS")})
     except ValueError as error:
         sys.exit(f"{error}")
@@ -105,7 +110,7 @@ def in_a_function(step):
 
 def from_a_function(step):
     def make(context):
-        made = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+        made = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8).repeat(2)
         made = made.shard(context.num_input_pipelines, context.input_pipeline_id)
         return made.apply(on_data_device(front_end)) if OURS else made.map(front_end)
 
@@ -127,13 +132,15 @@ def fit():
 def of_the_data_device():
     with strategy.scope(), data_scope():
         scale = tf.Variable(np.random.rand())  # another number on each worker
-    return [scale.device.rsplit("device:")[-1], float(scale)]
+        count = tf.Variable(3, dtype=tf.int32)
+    copies = strategy.experimental_local_results(scale)
+    assert int(strategy.experimental_local_results(count)[0]) == 3
+    return [[copy.device.rsplit("device:")[-1], float(copy)] for copy in copies]
 
 
-figures = {
-    loop.__name__: trained(loop)
-    for loop in (eager, of_unknown_length, in_a_function, from_a_function)
-}
+loops = {loop.__name__: loop for loop in (eager, of_unknown_length, in_a_function, from_a_function)}
+asked = os.environ.get("MACHINES_LOOPS", ",".join(loops)).split(",")
+figures = {name: trained(loops[name]) for name in asked}
 if OURS:
     figures["fit"] = fit()
     figures["of_the_data_device"] = of_the_data_device()

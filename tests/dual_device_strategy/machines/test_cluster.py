@@ -59,9 +59,17 @@ def test_a_chief_comes_before_the_workers(monkeypatch):
     assert (cluster.index, cluster.addresses) == (1, ("one:1", f"two:{port}", "three:1"))
 
 
-@pytest.mark.parametrize("devices", ["GPU:0", [], ["CPU:1", "CPU:2"]])
-def test_a_worker_has_one_device_of_each_kind(devices):
-    with pytest.raises(ValueError, match="data_devices must be a list with one device"):
+@pytest.mark.parametrize(
+    ("devices", "sentence"),
+    [
+        ("GPU:0", "data_devices must be a list of device names, got 'GPU:0'"),
+        ([], "data_devices is empty"),
+        (["CPU:1", "CPU:1"], "names CPU:1 more than once"),
+        (["CPU:2", "CPU:1"], "CPU:2 is in data_devices and in model_devices"),
+    ],
+)
+def test_lists_of_devices_that_cannot_be_are_refused(devices, sentence):
+    with pytest.raises(ValueError, match=sentence):
         MultiWorkerDataModelSplitStrategy(devices, ["CPU:2"])
 
 
