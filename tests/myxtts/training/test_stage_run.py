@@ -153,7 +153,7 @@ def test_a_stage_that_hardly_began_is_said_to_be_untrained_and_so_is_a_codebook_
     with caplog.at_level(logging.WARNING, logger="absl"):
         report = toy(max_steps=6, stages={"tokenizer": learning})()
     assert report.stages["tokenizer"]["untrained"]
-    assert "**tokenizer**: it is untrained: it made 6 steps, fewer than the 200" in report.text
+    assert "**tokenizer**: it is untrained: it made 6 steps, fewer than 100 (half of" in report.text
     assert "tokenizer: it is untrained" in caplog.text
     (said,) = TokenizerStage.complaints(small_config, {"perplexity": 1.04})
     assert "of its 32 codes as good as 1.0 are in use" in said
