@@ -19,7 +19,6 @@ from dual_device_strategy.replicas.plans import Plan
 from dual_device_strategy.replicas.shares import AUTO
 from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.slot_tuning import SlotTuning
-from dual_device_strategy.staging import Staging
 
 _OFF = tf.data.experimental.AutoShardPolicy.OFF
 _FILE = tf.data.experimental.AutoShardPolicy.FILE
@@ -72,6 +71,7 @@ class ReplicaDataset(compat.DistributedDataset):
                 "targets": self._input_workers.compute_devices_for_worker(0),
                 "cut": cut,
                 "slots": extended.slot_counts(self._options),
+                "slots_change": self._slot_tuning is not None,
                 "counts": self._counts,
                 "warm_up": extended.warm_up or plan is not None,
                 "host_options": host.options(),
@@ -175,76 +175,6 @@ class ReplicaDataset(compat.DistributedDataset):
 
     def _host_specs(self):
         return [self._staging.host_spec]
-
-
-class ReplicaDatasetFromFunction(ReplicaDataset):
-    """Batches of one replica each, as a dataset function makes them: dealt out, not cut.
-
-    Every replica has slots of its own, and the front end runs on each replica's batch.
-    """
-
-    def __init__(self, strategy, dataset_fn, options=None, contexts=None):
-        """`contexts` are what `dataset_fn` is called with, where this machine is one of several."""
-        extended = strategy.extended
-        workers = extended._input_workers_with_options(options)
-        made = compat.datasets_from_function(
-            dataset_fn, workers, strategy.num_replicas_in_sync, strategy, options, contexts
-        )
-        targets = [
-            device
-            for worker in range(workers.num_workers)
-            for device in workers.compute_devices_for_worker(worker)
-        ]
-        self._input_workers = compat.InputWorkers([(workers.worker_devices[0], tuple(targets))])
-        self._strategy, self._options, self._input_context = strategy, options, None
-        self._cardinality = made.cardinality
-        self._enable_get_next_as_optional = made._enable_get_next_as_optional
-        self._element_spec = made._element_spec
-        self._num_replicas_in_sync, self._replica_order, self._built = None, None, True
-        self._counts = self._tuning = self._slot_tuning = None
-        parts = [split(dataset, extended.data_device) for dataset in made._datasets]
-        self._cloned_datasets = [host for host, _, _ in parts]
-        self._specs = [host.element_spec for host in self._cloned_datasets]
-        self._stagings = []
-        for i, target in enumerate(targets):
-            data_device = extended.data_devices[i % len(extended.data_devices)]
-            host, front_end, spec = parts[i % len(parts)]
-            self._stagings.append(
-                Staging(
-                    host_spec=host.element_spec,
-                    front_end=front_end,
-                    front_end_spec=spec,
-                    devices=(data_device, target),
-                    slots=extended.slot_counts(options),
-                    host_options=host.options(),
-                    captured=extended.captured_by(data_device),
-                )
-            )
-
-    def __iter__(self):
-        hosts = [
-            staging.host.of(host)
-            for staging, host in zip(self._stagings, self._cloned_datasets, strict=False)
-        ]
-        device = self._input_workers.worker_devices[0]
-        dealt = [
-            iterator
-            for host in hosts
-            for iterator in replica_compat.dealt(host, len(self._stagings) // len(hosts), device)
-        ]
-        iterators = [
-            staging.iterator_from(host) for staging, host in zip(self._stagings, dealt, strict=True)
-        ]
-        iterator = self._iterator(iterators, sealed=False)
-        iterator.countable = False
-        iterator.slots = self._strategy.extended.slots_in_use = self._stagings[0].ready_slots + 2
-        return iterator
-
-    def _numbers(self):
-        return tuple(staging.number for staging in self._stagings)
-
-    def _host_specs(self):
-        return self._specs
 
 
 class ReplicaDatasetSpec(compat.DistributedDatasetSpec):

@@ -36,6 +36,7 @@ from dual_device_strategy.host_part import HostPart
 from dual_device_strategy.out_of_memory import PREPARING, READY, scope_name
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.pieces import Cut
+from dual_device_strategy.slot_tuning import MOST
 from dual_device_strategy.staging import next_number
 
 _SEAL = tf.TensorSpec([], tf.variant)
@@ -54,6 +55,7 @@ class ReplicaStaging:
         targets: Sequence[str],
         cut: Cut,
         slots: tuple[int, int],
+        slots_change: bool = False,
         counts: BatchCounts | None = None,
         warm_up: bool = False,
         host_options: tf.data.Options | None = None,
@@ -73,7 +75,7 @@ class ReplicaStaging:
         self._host = compat.host_of(data_devices[0])
         self.warm_up = warm_up
         prepared_slots, self.ready_slots = slots
-        places = 1 + sum(slots)  # one more than can be waiting
+        places = 1 + sum(slots) + (MOST if slots_change else 0)  # one more than can be waiting
         self._front_end_state = begin = None
         written = front_end.written if front_end and len(data_devices) == 1 else []
         if written:
