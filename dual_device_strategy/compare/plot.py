@@ -8,7 +8,7 @@ from dual_device_strategy.compare import report
 from dual_device_strategy.compare.rounds import Comparison
 
 LIMIT = "limit: the slowest part alone"
-_COLOURS = ("#1f77b4", "#e08214", "#2ca02c", "#9467bd", "#8c564b", "#7f7f7f")
+_COLOURS = ("#1f77b4", "#e08214", "#2ca02c", "#9467bd", "#8c564b", "#17a2b8", "#7f7f7f", "#c2a000")
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 400, 70, 55
 _STYLE = """
 body { font: 16px/1.4 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 60rem;

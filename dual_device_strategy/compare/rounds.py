@@ -72,6 +72,7 @@ class Comparison:
     host_core_ms: float | None = None  # how long the front end keeps a core of the host busy
     readings: Sequence[Reading] = (Reading.EVERY_STEP,)
     divided: dict[str, int] = dataclasses.field(default_factory=dict)
+    fixed_ms: tuple[float, float] = (0.0, 0.0)
 
     @property
     def case(self) -> str:
@@ -79,10 +80,15 @@ class Comparison:
         if not self.part_ms:
             return ""
         scale = REFERENCE_BATCH / self.batch_size
-        times = [round(ms * scale, 6) for ms in self.part_ms]
-        return "host {:g}, front end {:g}, step {:g} ms for a batch of {}".format(
+        fixed = (0.0, *self.fixed_ms)
+        both = zip(self.part_ms, fixed, strict=True)
+        times = [(ms - of_launch) * scale for ms, of_launch in both]
+        said = "host {:.4g}, front end {:.4g}, step {:.4g} ms for a batch of {}".format(
             *times, REFERENCE_BATCH
         )
+        if any(fixed):
+            said += ", and {:g} and {:g} ms for each launch".format(*self.fixed_ms)
+        return said
 
     def row(self, name: str) -> Row | None:
         return next((row for row in self.rows if row.name == name), None)
@@ -135,6 +141,7 @@ def compare_at(
         alone={name: rows[name] for name in alone},
         host_core_ms=front_end_core_ms(workload, setting),
         readings=tuple(readings),
+        fixed_ms=workload.fixed_ms,
         divided={"front end": len(devices["data"]), "step": len(devices["model"])},
     )
 

@@ -1,7 +1,7 @@
 """python -m dual_device_strategy.profile [--target=MODULE:FUNCTION] [FLAGS]
 
 Measures each part of a pipeline alone and all of them together, prints a table and a verdict, and
-writes a page and JSON where asked to.
+writes a page, JSON and a Chrome trace where asked to.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ from dual_device_strategy import command, emulation, readings
 from dual_device_strategy.profile import staged
 from dual_device_strategy.profile.result import empty, profile
 from dual_device_strategy.profile.staged import ProfileError
+from dual_device_strategy.profile.tracing import write_trace
 from dual_device_strategy.workload import Workload, fixed_times, part_times
 
 flags.adopt_module_key_flags(command)
@@ -55,12 +56,15 @@ _NUM_STEPS = flags.DEFINE_integer(
 _SLOTS = flags.DEFINE_integer("slots", 4, "Slots of the strategy.")
 _HTML = flags.DEFINE_string("html", None, "Write a page to this file.")
 _JSON = flags.DEFINE_string("json", None, "Write the figures to this file.")
+_TRACE = flags.DEFINE_string(
+    "trace", None, "Write a Chrome trace of a measured run to this file, for ui.perfetto.dev."
+)
 
 
 def main(_) -> None:
     with (
         command.exit_on(ValueError, OSError),
-        command.writable({"html": _HTML.value, "json": _JSON.value}),
+        command.writable({"html": _HTML.value, "json": _JSON.value, "trace": _TRACE.value}),
     ):
         ways = readings.parsed(_READING.value)
         sys.exit(_profile(command.start_devices(several=True), ways))
@@ -79,6 +83,9 @@ def _profile(devices, ways) -> int:
         Path(_JSON.value).write_text(json.dumps(result.as_json(), indent=1) + "\n")
     if _HTML.value:
         result.write_html(_HTML.value)
+    if _TRACE.value and not result.failure:
+        with command.exit_on(ProfileError):
+            write_trace(strategy, dataset, step, _TRACE.value)
     if result.failure:
         print(result.failure, file=sys.stderr)
     return 1 if result.failure else 0

@@ -18,6 +18,7 @@ from dual_device_strategy.profile.measuring import Measured
 from dual_device_strategy.profile.page import render
 from dual_device_strategy.profile.result import empty
 from dual_device_strategy.profile.setup import Setup
+from dual_device_strategy.profile.tracing import write_trace
 from dual_device_strategy.readings import Reading
 from dual_device_strategy.workload import Workload
 
@@ -103,6 +104,48 @@ def test_several_devices_are_measured_on_the_pieces_that_they_train():
     table = result.table()
     assert "data device CPU:3, model devices CPU:1, CPU:2, CPU:3, slots=4" in table
     assert "what 3 devices could do" in table
+
+
+def test_a_trace_has_a_row_for_each_part_of_each_device_with_what_was_measured(tmp_path):
+    strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+    write_trace(strategy, *work(2, 8, 5), tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in trace if e["name"] == "process_name"}
+    assert names == {0: "host", 1: "data device GPU:0", 2: "model device GPU:1"}
+    rows, kinds = {}, {}
+    for event in trace:
+        if event["ph"] == "X":
+            rows.setdefault((event["pid"], event["tid"]), []).append(event)
+            kinds.setdefault((event["pid"], event["cat"]), []).append(event)
+    assert set(kinds) == {
+        (0, "host pipeline"), (1, "copy"), (1, "front end"), (2, "on its way"), (2, "READY"),
+        (2, "step"),
+    }  # fmt: skip
+    for events in rows.values():  # what overlaps in one row cannot be drawn
+        events.sort(key=lambda event: event["ts"])
+        ends = [event["ts"] + event["dur"] for event in events]
+        assert all(end <= e["ts"] + 1 for end, e in zip(ends[:-1], events[1:], strict=True))
+    for place, least in (((0, "host pipeline"), 2), ((1, "front end"), 8), ((2, "step"), 5)):
+        assert len(kinds[place]) >= 25
+        assert np.median([event["dur"] for event in kinds[place]]) >= 1000 * least
+    of_batch = {(e["cat"], e["args"]["batch"]): e for e in trace if e["ph"] == "X"}
+    order = ["host pipeline", "front end", "on its way", "step"]
+    begins = [of_batch[kind, 20]["ts"] for kind in order]
+    assert begins == sorted(begins)
+
+
+@pytest.mark.parametrize("data", [["CPU:0"], ["CPU:3", "CPU:4"]])
+def test_several_devices_have_a_trace_and_a_front_end_on_the_host_too(data, tmp_path):
+    strategy = MirroredDataModelSplitStrategy(data, ["CPU:1", "CPU:2"])
+    dataset = tf.data.Dataset.from_tensors({"x": tf.ones([4, 10])}).repeat()
+    dataset = dataset.apply(on_data_device(lambda element: {"x": 2 * element["x"]}))
+    step = tf.function(lambda batch: tf.reduce_sum(batch["x"]))
+    write_trace(strategy, dataset, step, tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    steps = [event for event in trace if event.get("cat") == "step"]
+    assert {event["pid"] for event in steps} == {1 + len(data), 2 + len(data)}
+    prepared = {event["pid"] for event in trace if event.get("cat") == "front end"}
+    assert prepared == set(range(1, 1 + len(data)))
 
 
 def judged(host, copy, front_end, transfer, step, *, took=None, core_ms=None, cores=2, slots=3):
