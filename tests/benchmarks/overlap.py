@@ -2,8 +2,8 @@
 
     python tests/benchmarks/overlap.py [ROUNDS]
 
-2.5 MB batches, the loss read on every step.  Each stage is also measured alone in the same run:
-the host pipeline iterated, the front end and the step on a batch that stays on their device, with
+2.5 MB batches, the loss read on every step and on every tenth.  Each stage is also measured alone
+in the same run: the host pipeline iterated, the front end and the step on a batch that stays on their device, with
 a result read back.  "Prefetched, no front end" is the step fed by prefetch_to_device: what an
 iterator of tf.data's own costs a step, with no second device's work before it.  Rounds alternate
 between all of them; medians are printed.
@@ -11,25 +11,15 @@ between all of them; medians are printed.
 
 import statistics
 import sys
-import time
 
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
+from dual_device_strategy.readings import Reading, step_times
 
 CASES = [(0, 10, 20), (10, 20, 20), (20, 20, 20), (5, 30, 20)]
 STEPS, WARM = 40, 6
 FLOATS = 625_000  # 2.5 MB
-
-
-def loop(next_batch, step, steps):
-    """The times of `steps` steps in ms, the loss read on each."""
-    times = []
-    for _ in range(steps):
-        start = time.perf_counter()
-        step(next_batch()).numpy()
-        times.append(1e3 * (time.perf_counter() - start))
-    return times
 
 
 def contenders(host_ms, front_ms, step_ms):
@@ -112,14 +102,16 @@ def main(rounds: int) -> None:
     for case in CASES:
         made = {name: make() for name, make in contenders(*case).items()}
         times = {name: [] for name in made}
-        busy = {name: [] for name in made}
+        busy, ahead = {name: [] for name in made}, {name: [] for name in made}
         for _ in range(rounds):
             for name, (next_batch, step) in made.items():
-                loop(next_batch, step, WARM)
+                step_times(next_batch, step, 1, Reading.EVERY_STEP, WARM)
                 with emulation.measure() as use:
-                    times[name] += loop(next_batch, step, STEPS)
+                    times[name] += step_times(next_batch, step, STEPS, Reading.EVERY_STEP, 0)
                 busy[name].append(use[1].busy)
+                ahead[name] += step_times(next_batch, step, STEPS, Reading.EVERY_TENTH)
         median = {name: statistics.median(values) for name, values in times.items()}
+        tenth = {name: statistics.median(values) for name, values in ahead.items()}
         alone = max(median[name] for name in ("host alone", "front end alone", "step alone"))
         ours = median["split"]
         spread = statistics.pstdev(times["split"]) / statistics.mean(times["split"])
@@ -129,6 +121,14 @@ def main(rounds: int) -> None:
             f"busy {statistics.median(busy['split']):.1%}; "
             + ", ".join(
                 f"{name} {median[name]:.2f} ({median[name] / ours:.3f} x)"
+                for name in ("by hand", "one device", "prefetched, no front end")
+            ),
+            flush=True,
+        )
+        print(
+            f"  read every tenth: split {tenth['split']:.2f} (ratio {tenth['split'] / alone:.3f}); "
+            + ", ".join(
+                f"{name} {tenth[name]:.2f} ({tenth[name] / tenth['split']:.3f} x)"
                 for name in ("by hand", "one device", "prefetched, no front end")
             ),
             flush=True,

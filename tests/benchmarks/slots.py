@@ -3,7 +3,8 @@
     python tests/benchmarks/slots.py [ROUNDS] [BATCHES] [PERCENT ...]
 
 Front end and step take 20 ms on average, with a standard deviation of PERCENT (30 and 60), each
-batch the same times for every contender.  Epochs of all contenders alternate; medians are printed.
+batch the same times for every contender.  The loss is read on every step, and then on every tenth.
+Epochs of all contenders alternate; medians are printed.
 The last part limits the model device's memory.
 """
 
@@ -35,8 +36,8 @@ def dataset(spread, batches, floats=FLOATS):
 
 
 class Contender:
-    def __init__(self, slots, data):
-        self.slots = slots
+    def __init__(self, slots, data, read_every=1):
+        self.slots, self.read_every = slots, read_every
         self.strategy = DataModelSplitStrategy("GPU:0", "GPU:1", slots=slots)
         self.dataset = self.strategy.experimental_distribute_dataset(data)
         self.step = tf.function(
@@ -49,19 +50,22 @@ class Contender:
     def epoch(self):
         begin, count = None, 0
         for batch in self.dataset:
-            self.step(batch).numpy()
+            loss = self.step(batch)
             count += 1
+            if count % self.read_every == 0:
+                loss.numpy()
             if count == 10:
                 begin = time.perf_counter()
+        loss.numpy()
         self.chosen.append(self.strategy.extended.slots_in_use)
         self.epochs.append(1e3 * (time.perf_counter() - begin) / (count - 10))
 
 
 def main(rounds: int, batches: int, spreads: list[float]) -> None:
     emulation.start(gpus=2, memory_mb=[1024, 96])
-    for spread in spreads:
+    for spread, every in [(spread, every) for spread in spreads for every in (1, 10)]:
         data = dataset(spread, batches)
-        contenders = [Contender(slots, data) for slots in (2, 3, 4, 5, 6, 7, 8, "auto")]
+        contenders = [Contender(slots, data, every) for slots in (2, 3, 4, 5, 6, 7, 8, "auto")]
         contenders[-1].epoch()  # it has to see an epoch before it can choose
         contenders[-1].epochs.clear()
         for _ in range(rounds):
@@ -70,7 +74,7 @@ def main(rounds: int, batches: int, spreads: list[float]) -> None:
         median = {c.slots: statistics.median(c.epochs) for c in contenders}
         best = min((slots for slots in median if slots != "auto"), key=median.get)
         print(
-            f"std {spread:.0%}: "
+            f"std {spread:.0%}, read every {every}: "
             + ", ".join(f"{slots}: {ms:.2f}" for slots, ms in median.items())
             + f" ms; auto chose {contenders[-1].chosen[1:]}, best fixed {best}, "
             f"auto / best {median['auto'] / median[best]:.3f}",

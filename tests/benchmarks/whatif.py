@@ -1,10 +1,16 @@
-"""What-if against the emulated pair: predicted and measured time of a step.
+"""What-if against emulated GPUs: predicted and measured time of a step.
 
-    python tests/benchmarks/whatif.py [ROUNDS] [STEPS]
+    python tests/benchmarks/whatif.py [ROUNDS] [STEPS]       slots and batch sizes of a pair
+    python tests/benchmarks/whatif.py devices [STEPS]        two to four devices, and their shares
 
-Each part's time is measured alone in the same run (dual_device_strategy.profile), from these the
-step is predicted, and the staged run is measured.  Rounds over all configurations alternate; the
-medians are compared.  Links of 4 GB/s make transfers long enough to matter.
+For a pair each part's time is measured alone in the same run (dual_device_strategy.profile), from
+these the step is predicted, in loops that read on every step and on every tenth, and the staged
+runs are measured.  Rounds over all configurations alternate; the medians are compared.  Links of
+4 GB/s make transfers long enough to matter.
+
+With `devices` the front end and the step of 24 rows take as long as given, and each launch some
+more.  What a loop needs beside its step is measured first, with as many replicas and a step of
+20 ms; the rest is predicted.
 """
 
 import dataclasses
@@ -13,9 +19,17 @@ import sys
 
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
+from dual_device_strategy import (
+    DataModelSplitStrategy,
+    MirroredDataModelSplitStrategy,
+    emulation,
+    on_data_device,
+)
 from dual_device_strategy.profile.measuring import Measured, measure
-from dual_device_strategy.whatif import PARTS, PartTimes, predict
+from dual_device_strategy.readings import Reading
+from dual_device_strategy.whatif import PARTS, PartTimes, Work, layouts, predict
+
+TENTH = Reading.EVERY_TENTH
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,28 +75,103 @@ def main(rounds: int, steps: int) -> None:
     for _ in range(rounds):
         for case, (strategy, dataset, step) in made.items():
             into = Measured()
-            measure(strategy, dataset, step, steps, into)
+            measure(strategy, dataset, step, repeats=steps, into=into)
             measured[case].append(into)
-    errors = []
+    errors = {1: [], 10: []}
     for case, results in measured.items():
         alone = {
             name: statistics.median(t for into in results for t in into.parts[name])
             for name in PARTS
         }
         gap = statistics.median(into.gap_ms for into in results)
-        took = statistics.median(t for into in results for t in into.steps)
-        predicted = predict(PartTimes(**alone, gap=gap), slots=case.slots).step_ms
-        errors.append(abs(predicted / took - 1))
         parts = ", ".join(f"{name} {ms:.1f}" for name, ms in alone.items())
-        print(
-            f"{case}: {parts}, gap {gap:.1f}; predicted {predicted:.2f}, measured {took:.2f} ms "
-            f"({predicted / took - 1:+.1%})",
-            flush=True,
+        print(f"{case}: {parts}, gap {gap:.1f}")
+        for every, of_loop in ((1, lambda into: into.steps), (10, lambda into: into.others[TENTH])):
+            took = statistics.median(t for into in results for t in of_loop(into))
+            times = PartTimes(**alone, gap=gap)
+            predicted = predict(times, slots=case.slots, reads_every=every).step_ms
+            errors[every].append(abs(predicted / took - 1))
+            print(
+                f"  read every {every}: predicted {predicted:.2f}, measured {took:.2f} ms "
+                f"({predicted / took - 1:+.1%})",
+                flush=True,
+            )
+    for every, of_loop in errors.items():
+        within = sum(error <= 0.05 for error in of_loop)
+        print(f"read every {every}: largest error {max(of_loop):.1%}, {within} within 5 %")
+
+
+# Devices, front end, step, fixed cost of each, and the layout (as `layouts` begins its name).
+ON_DEVICES = [
+    (2, 4, 80, 0, "1 prepares, 1 trains"),
+    (2, 4, 80, 0, "1 prepares, 2 train"),
+    (2, 4, 80, 0, "2 do both"),
+    (2, 20, 60, 5, "1 prepares, 2 train"),
+    (2, 20, 60, 5, "2 do both"),
+    (3, 40, 90, 5, "1 prepares, 2 train"),
+    (3, 20, 90, 5, "1 prepares, 3 train"),
+    (4, 80, 90, 0, "2 prepare, 2 train"),
+    (4, 20, 120, 5, "1 prepares, 4 train"),
+    (4, 30, 90, 5, "4 do both"),
+]
+
+
+def on_devices(steps: int) -> None:
+    from scale import ROWS, batches, made_step, timed, timed_steps
+
+    emulation.start(gpus=4, gbps=12)
+
+    def measured(strategy, dataset, step, fixed, read):
+        function = made_step(strategy, step, fixed)
+        iterator = iter(strategy.experimental_distribute_dataset(dataset))
+        timed_steps(function, iterator, 10, read=True)
+        return timed_steps(function, iterator, steps, read=read)
+
+    def mirrored(devices):
+        return tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(devices)])
+
+    gaps = {}
+    for replicas in sorted({1, 2, 3, 4}):
+        gaps[replicas] = max(0.0, measured(mirrored(replicas), batches(), 0.0, 20, True) - 20)
+    print("gap by replicas: " + ", ".join(f"{n}: {ms:.1f} ms" for n, ms in gaps.items()))
+    errors = []
+    for devices, front, step, fixed, name in ON_DEVICES:
+        work = Work(
+            front_end=front, step=step, front_end_fixed=fixed, step_fixed=fixed, rows=ROWS
         )
-    print(f"largest error {max(errors):.1%}, {sum(e <= 0.05 for e in errors)} within 5 %")
+        layout = next(f for f in layouts(work, devices) if f.name.startswith(name))
+        layout = dataclasses.replace(layout, gap=gaps[len(layout.rows)])
+        if layout.preparing:
+            data = [f"GPU:{devices - 1 - i}" for i in range(layout.preparing)]
+            strategy = MirroredDataModelSplitStrategy(
+                data,
+                [f"GPU:{i}" for i in range(len(layout.rows))],
+                shares=layout.shares if layout.shared else None,
+            )
+            dataset = batches().apply(
+                on_data_device(lambda x, front=front, fixed=fixed: timed(x, front, fixed))
+            )
+            of_step = step, fixed
+        else:
+            strategy, dataset, of_step = mirrored(devices), batches(), (front + step, 2 * fixed)
+        for read, predicted in ((True, layout.step_ms), (False, layout.ahead_ms)):
+            took = measured(strategy, dataset, *of_step, read)
+            errors.append(predicted / took - 1)
+            print(
+                f"{devices} devices, F={front} S={step} fixed {fixed}, {layout.name}, "
+                f"{'read on every step' if read else 'read at the end'}: predicted "
+                f"{predicted:.1f}, measured {took:.1f} ms ({errors[-1]:+.1%})",
+                flush=True,
+            )
+    print(f"largest error {max(map(abs, errors)):.1%}, {sum(abs(e) <= 0.06 for e in errors)} of "
+          f"{len(errors)} within 6 %")  # fmt: skip
 
 
 if __name__ == "__main__":
-    main(
-        int(sys.argv[1]) if len(sys.argv) > 1 else 3, int(sys.argv[2]) if len(sys.argv) > 2 else 30
-    )
+    if sys.argv[1:2] == ["devices"]:
+        on_devices(int(sys.argv[2]) if len(sys.argv) > 2 else 30)
+    else:
+        main(
+            int(sys.argv[1]) if len(sys.argv) > 1 else 3,
+            int(sys.argv[2]) if len(sys.argv) > 2 else 30,
+        )
