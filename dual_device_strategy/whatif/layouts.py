@@ -126,8 +126,11 @@ class Layout:
         """Flags of the commands, with the first devices training and the last ones preparing."""
         count = len(self.rows)
         model = ",".join(map(str, range(count)))
+        if not self.preparing and count == 1:
+            return "OneDeviceStrategy"
         if not self.preparing:
-            return f"TensorFlow's own strategy on GPU {model}"
+            data = self.devices - 1
+            return f"MirroredStrategy; or --data_gpu={data} --model_gpu={model} --shares=auto"
         data = ",".join(str(self.devices - 1 - i) for i in range(self.preparing))
         shares = f" --shares={','.join(f'{share:g}' for share in self.shares)}"
         return f"--data_gpu={data} --model_gpu={model}{shares if self.shared else ''}"

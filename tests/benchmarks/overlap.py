@@ -3,10 +3,10 @@
     python tests/benchmarks/overlap.py [ROUNDS]
 
 2.5 MB batches, the loss read on every step and on every tenth.  Each stage is also measured alone
-in the same run: the host pipeline iterated, the front end and the step on a batch that stays on their device, with
-a result read back.  "Prefetched, no front end" is the step fed by prefetch_to_device: what an
-iterator of tf.data's own costs a step, with no second device's work before it.  Rounds alternate
-between all of them; medians are printed.
+in the same run: the host pipeline iterated, the front end and the step on a batch that stays on
+their device, with a result read back.  "Prefetched, no front end" is the step fed by
+prefetch_to_device: what an iterator of tf.data's own costs a step, with no second device's work
+before it.  Rounds alternate between all of them; medians are printed.
 """
 
 import statistics
