@@ -183,12 +183,22 @@ def configure_devices_from_flags(several: bool = False) -> Devices:
             "model GPU, which trains all rows: name several, such as --data_gpu=1 "
             "--model_gpu=0,1, or leave the shares out."
         )
+    both = set(_listed(_DATA_GPU.value)) & set(_listed(_MODEL_GPU.value)) if lists else set()
+    if both and _SHARES.value is None:
+        raise ValueError(
+            f"{_asked()}: GPU {min(both)} is to prepare and to train: give the shares of the rows "
+            "as well, one for each of --model_gpu, such as --shares=0.7,0.3, or --shares=auto."
+        )
     return configure_devices(
         _DATA_GPU.value,
         _MODEL_GPU.value,
         data_gpu_memory_mb=_DATA_GPU_MEMORY_MB.value,
         model_gpu_memory_mb=_MODEL_GPU_MEMORY_MB.value,
     )
+
+
+def _listed(gpus) -> tuple[int, ...]:
+    return gpus if isinstance(gpus, tuple) else () if gpus is None else (gpus,)
 
 
 def _asked():

@@ -1,7 +1,9 @@
 """python -m dual_device_strategy.validate [FLAGS]
 
 Proves a set-up in five sections: prerequisites, configuration, placement, transfers, pipeline.
-Every line passes, fails with a remedy, or informs; the exit code is 0 only if every check passed.
+With several data or model GPUs there is a section of transfers for each two of them, and one on
+training with all. Every line passes, fails with a remedy, or informs; the exit code is 0 only if
+every check passed.
 
 With --on_hardware --report=FILE it goes on with what only two real GPUs can show, an hour's run
 among it, and writes a report to send. With --emulate_gpus=2 that is a rehearsal.
@@ -22,6 +24,7 @@ from dual_device_strategy.validate import (
     pipeline,
     placement,
     prerequisites,
+    several,
     transfer,
 )
 from dual_device_strategy.validate.hardware_report import HardwareReport
@@ -71,8 +74,12 @@ def validate() -> tuple[Report, Devices | None]:
     with report.section("Prerequisites", "pip install 'dual-device-strategy[gpu]'"):
         prerequisites.check(report)
     with report.section("Configuration", "name GPUs that exist, or leave them out"):
-        devices = configuration.check(report, command.configure_devices_from_flags)
-    if devices:
+        devices = configuration.check(
+            report, lambda: command.configure_devices_from_flags(several=not _ON_HARDWARE.value)
+        )
+    if devices and devices.several:
+        _validate_several(report, devices)
+    elif devices:
         for title, section in (
             ("Model on the model device", placement),
             ("Transfer", transfer),
@@ -82,6 +89,15 @@ def validate() -> tuple[Report, Devices | None]:
                 section.check(report, devices)
     print(report.summary())
     return report, devices
+
+
+def _validate_several(report: Report, devices: Devices) -> None:
+    remedy = "do what it says, or report it with the log above"
+    for pair in several.pairs(devices):
+        with report.section(f"Transfer {pair.data_device} -> {pair.model_device}", remedy):
+            transfer.check(report, pair)
+    with report.section("All devices", remedy):
+        several.check(report, devices, command.make_strategy(devices))
 
 
 def _validate_on_hardware(path: str) -> int:

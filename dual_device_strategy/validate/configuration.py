@@ -25,7 +25,8 @@ def check(report: Report, configure: Callable[[], Devices]) -> Devices | None:
         return None
     report.check(True, str(devices), remedy="", **_figures(devices))
     logical = [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices()]
-    wanted = {devices.data_device, devices.model_device}
+    each = _each(devices)
+    wanted = {device.logical for device in each}
     hidden = len(tf.config.list_physical_devices("GPU")) - len(tf.config.get_visible_devices("GPU"))
     report.check(
         wanted <= set(logical),
@@ -33,7 +34,7 @@ def check(report: Report, configure: Callable[[], Devices]) -> Devices | None:
         remedy=_START_RUNTIME_LATER,
         logical=logical,
     )
-    for device in (devices.data, devices.model):
+    for device in {device.logical: device for device in each}.values():
         if device.kind == "GPU":
             _check_identity(report, device)
             _check_memory_policy(report, device)
@@ -51,11 +52,21 @@ def check(report: Report, configure: Callable[[], Devices]) -> Devices | None:
     return devices
 
 
+def _each(devices: Devices) -> list[Device]:
+    return [*devices.data, *devices.model] if devices.several else [devices.data, devices.model]
+
+
 def _figures(devices):
+    names = ("logical", "physical", "name", "memory")
+    if devices.several:
+        return {
+            kind: [{name: getattr(device, name) for name in names} for device in of_kind]
+            for kind, of_kind in (("data", devices.data), ("model", devices.model))
+        }
     return {
         f"{device.role}_{name}": getattr(device, name)
-        for device in (devices.data, devices.model)
-        for name in ("logical", "physical", "name", "memory")
+        for device in _each(devices)
+        for name in names
     }
 
 
@@ -122,6 +133,8 @@ def _check_memory_policy(report, device):
 
 
 def _note_better_pair(report, devices):
+    if devices.several:
+        return
     pair = (devices.data.physical, devices.model.physical)
     if devices.data.kind != devices.model.kind or devices.model.kind != "GPU":
         return

@@ -131,7 +131,7 @@ def expected_largest(count: int) -> float:
     below = 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     # Of a variable with distribution P the mean is the integral of 1 - P above 0 less that of P.
     largest = below**count
-    return float(0.005 * np.sum(np.where(x >= 0, 1 - largest, -largest)))
+    return max(0.0, float(0.005 * np.sum(np.where(x >= 0, 1 - largest, -largest))))
 
 
 def checkpointing(cluster: Cluster, machines: int) -> tuple[float, float]:
