@@ -21,17 +21,17 @@ _PROFILE = flags.DEFINE_string(
     "profile", None, "Take the times from this file of `profile --json`; flags change single ones."
 )
 _HELP_OF_WORK = {
-    "host": "The host pipeline of a machine",
-    "copy": "From the host to a device",
-    "front_end": "The front end of all rows on one device",
-    "transfer": "A prepared batch from device to device",
-    "step": "The step over all rows on one device",
-    "front_end_fixed": "The part of a front end that does not depend on the rows",
-    "step_fixed": "The part of a step that does not depend on the rows",
-    "gap": "What the loop needs between two steps if it reads each result",
+    "host_ms": "The host pipeline of a machine",
+    "copy_ms": "From the host to a device",
+    "front_end_ms": "The front end of all rows on one device",
+    "transfer_ms": "A prepared batch from device to device",
+    "step_ms": "The step over all rows on one device",
+    "front_end_fixed_ms": "The part of a front end that does not depend on the rows",
+    "step_fixed_ms": "The part of a step that does not depend on the rows",
+    "gap_ms": "What the loop needs between two steps if it reads each result",
 }
 _TIMES = {
-    name: flags.DEFINE_float(f"{name}_ms", None, f"{text}, in ms.", lower_bound=0)
+    name.removesuffix("_ms"): flags.DEFINE_float(name, None, f"{text}, in ms.", lower_bound=0)
     for name, text in _HELP_OF_WORK.items()
 }
 _ROWS = flags.DEFINE_integer("rows", None, "Rows of a whole batch; 24 if left out.", lower_bound=1)
