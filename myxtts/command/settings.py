@@ -107,7 +107,7 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
 def _overrides(values) -> dict[str, dict[str, tuple[str, object]]]:
     """For each settings class the fields that flags fill: {field: (flag, value)}."""
     parts = ("source", "embedded", "prepare", "text", "batches", "augment", "model_gpt")
-    parts += ("objective", "train")
+    parts += ("objective", "sound", "train")
     found: dict[str, dict] = {part: {} for part in (*parts, "stages", *STAGES)}
     for flag in all_flags():
         value = values[flag.name].value
@@ -176,8 +176,9 @@ def _published(model: PublishedModel | None, values, overrides, mistakes) -> Pub
     objective = _built(
         model.objective, {**overrides["model_gpt"], **overrides["objective"]}, mistakes
     )
+    sound = _built(model.sound, overrides["sound"], mistakes)
     rank = values.adapter_rank if values.trainable == "adapters" else 0
-    return dataclasses.replace(model, objective=objective, adapter_rank=rank)
+    return dataclasses.replace(model, objective=objective, sound=sound, adapter_rank=rank)
 
 
 def _default_length(values, train: dict) -> None:

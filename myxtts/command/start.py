@@ -3,7 +3,7 @@
 from myxtts import UserError
 from myxtts.command.flags import groups
 from myxtts.training.run_directory import RunDirectory
-from myxtts.training.stages import stage_names
+from myxtts.training.stages import in_order, stage_names
 from myxtts.training.start import Start, begun_from, start_of
 
 
@@ -45,12 +45,18 @@ def what_is_started_from(values, given: frozenset[str], mistakes: list[str]) -> 
     return start
 
 
-def stages_to_train(asked: str, form: str, mistakes: list[str]) -> tuple[str, ...]:
+def stages_to_train(asked: list[str] | None, form: str, mistakes: list[str]) -> tuple[str, ...]:
     """All stages by default; from published weights the GPT's."""
     known = stage_names(form)
-    if asked == "all":
+    if asked is None:
         return known if form == "own" else ("gpt",)
-    if asked not in known:
-        mistakes.append(f"--stage={asked}: these networks have the stages {', '.join(known)}")
+    if asked == ["all"]:
         return known
-    return (asked,)
+    unknown = [name for name in asked if name not in known]
+    if unknown or not asked:
+        mistakes.append(
+            f"--stage={','.join(asked)}: these networks have the stages {', '.join(known)}; give "
+            "some of them with commas between, or all"
+        )
+        return known
+    return in_order(asked, form)

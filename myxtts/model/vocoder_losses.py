@@ -50,6 +50,12 @@ class ReconstructionLoss:
         parts["loss"] = 3.0 * parts["mel"] + parts["magnitude"] + parts["convergence"]
         return parts
 
+    def mel(self, recorded: tf.Tensor, made: tf.Tensor) -> tf.Tensor:
+        """The distance of log-mels alone."""
+        both = tf.concat([recorded, made], 0)
+        power = _power(both, self.audio.n_fft, self.audio.hop_length)
+        return mel_distance(*tf.split(self._log_mel(power), 2))
+
     def _log_mel(self, power):
         power = power if self.audio.power == 2.0 else tf.sqrt(power + 1e-7)
         mel = power @ self._filters
@@ -70,6 +76,21 @@ def discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tenso
     """The discriminators' hinge loss, per discriminator."""
     parts = means([tf.nn.relu(1 - r) for r in real] + [tf.nn.relu(1 + m) for m in made])
     return tf.add_n(parts) / len(real)
+
+
+def squared_adversarial_loss(scores: list[tf.Tensor]) -> tf.Tensor:
+    """The same with least squares, as in HiFi-GAN."""
+    parts = [tf.reduce_mean(tf.square(1 - score)) for score in scores]
+    return tf.add_n(parts) / len(parts)
+
+
+def squared_discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tensor:
+    """Likewise, of the discriminators."""
+    parts = [
+        tf.reduce_mean(tf.square(1 - r)) + tf.reduce_mean(tf.square(m))
+        for r, m in zip(real, made, strict=True)
+    ]
+    return tf.add_n(parts) / len(parts)
 
 
 def feature_loss(real: list[list[tf.Tensor]], made: list[list[tf.Tensor]]) -> tf.Tensor:

@@ -80,7 +80,11 @@ def estimate(
         trained_networks = declared.make_networks(model, text_tokens)
         made = _sizes(trained_networks)
         helpers = _sizes(declared.make_helpers(model))
-        needed = _sizes(declared.make_frozen(model, text_tokens))
+        frozen = sum(
+            math.prod(v.shape)
+            for network in declared.make_frozen(model, text_tokens).values()
+            for v in network.variables
+        )
     trained, helping = sum(made.values()), sum(helpers.values())
     # Beside adapters the weights themselves; codebooks.
     resting = sum(
@@ -88,7 +92,6 @@ def estimate(
         for network in trained_networks.values()
         for v in network.non_trainable_variables
     )
-    frozen = sum(needed.values())
     averaged = 1 if config.stage(stage).ema else 0
     states = _FLOAT * (trained * (3 + averaged) + 3 * helping + resting)
     gradients = _FLOAT * (trained + helping) * (2 if config.grad_accum > 1 else 1)
@@ -104,7 +107,9 @@ def estimate(
         kept = int(_HALF * kept)
     frames = longest.frames + longest.reference_frames
     prepared = _FEATURES * frames
-    if frozen:
+    if clip.prepared is not None:
+        prepared = int(_FLOAT * clip.prepared)
+    elif frozen:
         prepared += _ENCODING * _FLOAT * model.tokenizer.width * longest.frames
     fixed = {
         "data": libraries + _ALWAYS + _FLOAT * frozen,

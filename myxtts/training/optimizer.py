@@ -95,6 +95,7 @@ class Learner:
     Args:
       not_decaying: the variables that weight decay is not for; by default all vectors.
       as_torch: AdamW to the letter as PyTorch has it.
+      beta_1: of AdamW.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Learner:
         *,
         not_decaying: Sequence[keras.Variable] | None = None,
         as_torch: bool = False,
+        beta_1: float = 0.9,
     ):
         self.config = config
         self.variables = [v for network in networks for v in network.trainable_variables]
@@ -112,6 +114,7 @@ class Learner:
             as_torch=as_torch,
             epsilon=1e-8 if as_torch else 1e-7,
             learning_rate=config.learning_rate,
+            beta_1=beta_1,
             beta_2=config.beta_2,
             weight_decay=config.weight_decay,
         )

@@ -2,12 +2,16 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from myxtts import UserError
-from myxtts.training.networks import load_networks
+from myxtts.training.checkpoints import described, read_weights
+from myxtts.training.networks import make
 from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stages import PUBLISHED_STAGES
 from myxtts.xtts_v2.directory import MODEL_FILES, PublishedDirectory
+from myxtts.xtts_v2.networks import with_trained
 
 
 def published_source(path: str | os.PathLike) -> PublishedDirectory | None:
@@ -23,10 +27,34 @@ def published_source(path: str | os.PathLike) -> PublishedDirectory | None:
 
 def _trained(run: RunDirectory, path: str | os.PathLike) -> PublishedDirectory:
     """What the run started from, with what it trained in its place; adapters are added up."""
-    if run.weights("gpt") is None:
-        raise UserError(f"{run.path} holds no trained gpt yet; go on with the training first")
-    source, networks = PublishedDirectory.open(run.init), load_networks(path)
-    model = dict(source.model)
-    for network in (networks.conditioning, networks.gpt):
-        model |= network.published_names.tensors()
-    return dataclasses.replace(source, path=str(path), model=model)
+    here, weights = Path(os.path.abspath(path)), {}
+    for stage in PUBLISHED_STAGES:
+        found = here if here.parent == run.stage(stage) else run.weights(stage)
+        if found is not None:
+            weights[stage] = found
+    if not weights:
+        raise UserError(f"{run.path} holds no trained stage yet; go on with the training first")
+    _refuse_other_codes(run, weights)
+    model, text_tokens, networks = run.config().model, len(run.vocabulary()), []
+    for stage, directory in weights.items():
+        made = make(stage, model, text_tokens)
+        read_weights(directory, made)
+        networks += made.values()
+    made = with_trained(PublishedDirectory.open(run.init), networks)
+    return dataclasses.replace(made, path=str(path))
+
+
+def _refuse_other_codes(run: RunDirectory, weights: Mapping[str, Path]) -> None:
+    """Raises `UserError` where the GPT was not trained on the codes that the DVAE makes now."""
+    if "tokenizer" not in weights:
+        return
+    record = described(weights["gpt"]) if "gpt" in weights else {"identity": {}}
+    if record["identity"].get("tokenizer") == described(weights["tokenizer"])["digest"]:
+        return
+    remedy = "train its GPT on them with --stage=gpt"
+    if "gpt" in weights:
+        remedy = f"delete {run.stage('gpt')} and {remedy}"
+    raise UserError(
+        f"the GPT in {run.path} expects the codes of another DVAE than the one that was trained "
+        f"there; {remedy}"
+    )

@@ -123,9 +123,11 @@ class WeightNormConv1D(keras.layers.Layer):
         self.size, self.dilation, self.rate, self.outputs = size, dilation, rate, outputs
         shape = (size, inputs, outputs) if rate is None else (size, outputs, inputs)
         draw = keras.initializers.RandomNormal(stddev=0.5 / math.sqrt(size * inputs))
-        self.direction = self.add_weight(shape=shape, initializer=names.initializer(draw))
-        ones = keras.initializers.Ones()
-        self.gain = self.add_weight(shape=shape[2:], initializer=ones)
+        # In float32 whatever computes with them: lengths of half precision are rounded too much.
+        self.direction = self.add_weight(
+            shape=shape, initializer=names.initializer(draw), autocast=False
+        )
+        self.gain = self.add_weight(shape=shape[2:], initializer="ones", autocast=False)
         self.bias = self.add_weight(shape=(outputs,), initializer="zeros")
         names.add("parametrizations.weight.original0", self.gain, ones=2)
         names.add("parametrizations.weight.original1", self.direction, axes=(2, 1, 0))
@@ -134,16 +136,28 @@ class WeightNormConv1D(keras.layers.Layer):
 
     def call(self, x):
         length = tf.norm(tf.convert_to_tensor(self.direction), axis=[0, 1], keepdims=True)
-        kernel = self.direction * (self.gain / length)
+        kernel = tf.cast(self.direction * (self.gain / length), x.dtype)
         if self.rate is None:
             pad = self.dilation * (self.size // 2)
             x = tf.pad(x, [[0, 0], [pad, pad], [0, 0]])
-            return tf.nn.conv1d(x, kernel, 1, "VALID", dilations=self.dilation) + self.bias
+            return self._convolved(x, kernel) + self.bias
         batch, steps = tf.unstack(tf.shape(x)[:2])
         whole = [batch, (steps - 1) * self.rate + self.size, self.outputs]
         crop = (self.size - self.rate) // 2
         x = tf.nn.conv1d_transpose(x, kernel, whole, self.rate, "VALID")
         return x[:, crop : crop + steps * self.rate] + self.bias
+
+    def _convolved(self, x, kernel):
+        if self.dilation == 1 or x.dtype == tf.float32:
+            return tf.nn.conv1d(x, kernel, 1, "VALID", dilations=self.dilation)
+        # On CPUs the gradient of a dilated convolution has no kernel in half precision.
+
+        def apart(x, num_spatial_dims, padding):
+            return tf.nn.conv1d(x, kernel, 1, padding)
+
+        return tf.nn.with_space_to_batch(
+            x, [self.dilation], "VALID", apart, filter_shape=[self.size], spatial_dims=[1]
+        )
 
 
 def _dense(names, inputs, outputs, *, deviation=None, bias=True):

@@ -6,6 +6,7 @@ networks.directory().write("copy")      # all tensors as they are now
 """
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -36,6 +37,46 @@ def make_gpt(model: PublishedModel, names: Names) -> Gpt:
 def make_conditioning(model: PublishedModel, names: Names) -> Conditioning:
     """Likewise."""
     return _adapted(Conditioning(model.args, names), model, names)
+
+
+def make_dvae(model: PublishedModel, names: Names) -> Dvae:
+    """The DVAE, whose tensors are a file of their own."""
+    return _named(Dvae(model.dvae, names), names)
+
+
+def make_speaker(model: PublishedModel, names: Names) -> SpeakerEncoder:
+    """The speaker encoder, which nothing trains."""
+    return _named(SpeakerEncoder(model.speaker, names), names)
+
+
+def make_hifigan(model: PublishedModel, names: Names) -> HifiGan:
+    """The HiFi-GAN; its weights are kept as length and direction, as published."""
+    return _named(HifiGan(model.hifigan, names), names)
+
+
+def read_published(network, source: PublishedDirectory) -> None:
+    """Gives a network of one of these makers its tensors; UserError names what does not fit."""
+    names = network.published_names
+    if isinstance(network, Dvae):
+        names.read(source.need_dvae(), f"{source.path}/dvae.pth")
+    else:
+        found = {name: source.model[name] for name in names.shapes() if name in source.model}
+        names.read(found, source.path)
+
+
+def with_trained(source: PublishedDirectory, networks: Iterable) -> PublishedDirectory:
+    """`source` with the tensors of these networks in the place of its own."""
+    model, dvae = dict(source.model), dict(source.dvae or {})
+    for network in networks:
+        names = network.published_names
+        made = {name: value for name, value in names.tensors().items() if name in names.shapes()}
+        (dvae if isinstance(network, Dvae) else model).update(made)
+    return dataclasses.replace(source, model=model, dvae=dvae or None)
+
+
+def _named(network, names):
+    network.published_names = names
+    return network
 
 
 def _adapted(network, model, names):
@@ -80,14 +121,17 @@ class Published:
         self.hifigan = HifiGan(model.hifigan, self.names)
 
     @classmethod
-    def around(cls, source: PublishedDirectory, conditioning, gpt) -> "Published":
-        """To hear networks that are being trained: with the sound of `source`."""
+    def around(cls, source: PublishedDirectory, **networks) -> "Published":
+        """To hear networks that are being trained, given by name; those that make the sound and
+        are not among them are those of `source`."""
         made = cls.__new__(cls)
         made._begin(source, drawn=False)
-        made._add_sound(source.sizes())
-        read = {name: value for name, value in source.model.items() if name.startswith("hifigan")}
-        made.names.read(read, source.path)
-        made.conditioning, made.gpt = conditioning, gpt
+        for name, make in (("speaker", make_speaker), ("hifigan", make_hifigan)):
+            if name not in networks:
+                networks[name] = make(source.sizes(), Names(drawn=False))
+                read_published(networks[name], source)
+        for name, network in networks.items():
+            setattr(made, name, network)
         return made
 
     @classmethod

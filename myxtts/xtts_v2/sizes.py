@@ -93,6 +93,23 @@ PUBLISHED_OBJECTIVE = Objective()
 
 
 @dataclasses.dataclass(frozen=True)
+class SoundObjective:
+    """How the HiFi-GAN is trained. Nothing of it was published for XTTS v2: the weights of the
+    losses are those of the code that people fine-tune it with."""
+
+    segment_hops: int = 32  # of 256 samples: what is cut out of a clip
+    critic_width: int = 32  # channels of the discriminators' first layers
+    critics_from_step: int = 0  # before it they learn, and the HiFi-GAN does not hear them
+    mel_weight: float = 45.0
+    feature_weight: float = 108.0
+
+    def __post_init__(self):
+        need(self.segment_hops >= 16, "segment_hops", self.segment_hops, "16 or more")
+        need(self.critic_width >= 1, "critic_width", self.critic_width, "1 or more")
+        need(self.critics_from_step >= 0, "critics_from_step", self.critics_from_step, "0 or more")
+
+
+@dataclasses.dataclass(frozen=True)
 class PublishedModel:
     """All that decides which variables the networks of a published model have, and how the GPT is
     trained."""
@@ -104,6 +121,7 @@ class PublishedModel:
     hifigan: HifiGanSizes = HifiGanSizes()
     dvae: DvaeSizes = DvaeSizes()
     objective: Objective = Objective()
+    sound: SoundObjective = SoundObjective()
     added_tokens: bool = False  # whether rows were added: they are trained beside adapters
     adapter_rank: int = 0  # 0: all weights are trained; above, low-rank changes of matrices only
 

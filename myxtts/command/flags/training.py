@@ -5,7 +5,7 @@ from myxtts.model.config import SIZES
 from myxtts.training.config import PRECISIONS, SCHEDULES, StageConfig, TrainConfig
 from myxtts.training.stages import STAGES, stage_names
 from myxtts.xtts_v2.new_language import TOKENS
-from myxtts.xtts_v2.sizes import CROPS, LEFT_OUT, PADDINGS, Objective
+from myxtts.xtts_v2.sizes import CROPS, LEFT_OUT, PADDINGS, Objective, SoundObjective
 
 
 def _by_stage(field: str) -> str:
@@ -112,6 +112,24 @@ FINE_TUNING = (
         "Whether audio sees the stop of the text in training, as in synthesis; published: no.",
         sets="objective.text_stop_seen",
     ),
+    Flag(
+        "segment_hops", "whole", SoundObjective.segment_hops,
+        "Hops of 256 samples that the HiFi-GAN's training cuts out of each clip.",
+        when="Lower it where --stage=vocoder runs out of memory.",
+        sets="sound.segment_hops", unit="HOPS",
+    ),
+    Flag(
+        "critic_width", "whole", SoundObjective.critic_width,
+        "Channels of the first layers of the HiFi-GAN's discriminators.",
+        when="64 for hours of speech.",
+        sets="sound.critic_width", unit="CHANNELS",
+    ),
+    Flag(
+        "critics_from_step", "whole", SoundObjective.critics_from_step,
+        "The step from which the HiFi-GAN learns from its discriminators, which learn before.",
+        when="A few hundred, so that random discriminators do not spoil good weights.",
+        sets="sound.critics_from_step", unit="STEP",
+    ),
 )
 
 
@@ -144,9 +162,11 @@ def how_long() -> tuple[Flag, ...]:
             sets="train.patience", unit="EVALUATIONS",
         ),
         Flag(
-            "stage", ("all", *stage_names()), "all",
-            "Which stage to train; one that is done is skipped.",
+            "stage", "list", None,
+            f"Which stages to train, of {', '.join(stage_names())}, or all; what is done is "
+            "skipped. Of a published XTTS v2 the tokenizer is the DVAE, the vocoder the HiFi-GAN.",
             when="A single stage needs the ones before it in the same run directory.",
+            unit="STAGE,STAGE", chosen="all; from published weights gpt",
         ),
         *(
             Flag(

@@ -15,10 +15,13 @@ from myxtts.training.stages.base import (
 )
 from myxtts.training.stages.gpt import GptStage
 from myxtts.training.stages.published_gpt import PublishedGptStage
+from myxtts.training.stages.published_tokenizer import PublishedTokenizerStage
+from myxtts.training.stages.published_vocoder import PublishedVocoderStage
 from myxtts.training.stages.tokenizer import TokenizerStage
 from myxtts.training.stages.vocoder import VocoderStage
 
-for _stage in (TokenizerStage, GptStage, VocoderStage, PublishedGptStage):
+_OWN = (TokenizerStage, GptStage, VocoderStage)
+for _stage in (*_OWN, PublishedTokenizerStage, PublishedGptStage, PublishedVocoderStage):
     register(_stage)
 
 __all__ = [

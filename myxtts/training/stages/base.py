@@ -37,11 +37,13 @@ class LongestClip:
 
 @dataclasses.dataclass(frozen=True)
 class ClipMemory:
-    """Numbers that one clip of a batch keeps on the model device: for the backward pass, and as a
-    part of the batch."""
+    """Numbers that one clip of a batch keeps on the model device, for the backward pass and as a
+    part of the batch; and on the data device while its batch is prepared (None: as a clip of our
+    own networks)."""
 
     kept: float
     batch: int
+    prepared: float | None = None
 
 
 @dataclasses.dataclass
@@ -72,12 +74,13 @@ class Surroundings:
 
 class Stage:
     """One part of the training; those there are: `tokenizer`, `gpt`, `vocoder` of our own
-    networks, `gpt` of published ones.
+    networks, and of published ones.
 
     A subclass declares (class attributes and class methods):
       name: as in flags, directories and reports.
       form: whose networks it trains, see `ModelConfig.form`.
       needs: the stages whose trained networks it works with, frozen, on the data device.
+      uses: stages likewise, in whose place there is also what the run started from.
       makes: the networks it trains and saves as its result, by name.
       learning: its settings unless flags say otherwise; the rate is that for `tiny`.
       fixed: names of the settings in TrainConfig, beside those fixed for all stages, that may not
@@ -100,6 +103,7 @@ class Stage:
     name: ClassVar[str]
     form: ClassVar[str] = "own"
     needs: ClassVar[tuple[str, ...]] = ()
+    uses: ClassVar[tuple[str, ...]] = ()
     makes: ClassVar[Mapping[str, Maker]]
     learning: ClassVar[StageConfig]
     fixed: ClassVar[tuple[str, ...]] = ()
@@ -236,7 +240,7 @@ _FORMS = {"own": STAGES, "xtts_v2": PUBLISHED_STAGES}
 def register(stage: type[Stage]) -> type[Stage]:
     """Adds a stage behind those that are there; the ones it needs must be among them."""
     known = _FORMS[stage.form]
-    missing = [name for name in stage.needs if name not in known]
+    missing = [name for name in (*stage.needs, *stage.uses) if name not in known]
     if missing:
         raise ValueError(f"{stage.name} needs {missing[0]}, which is not registered before it")
     known[stage.name] = stage

@@ -1,6 +1,7 @@
 """Stage one: the audio tokenizer, and beside it the speaker encoder."""
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import tensorflow as tf
@@ -8,7 +9,7 @@ import tensorflow as tf
 from myxtts.model.griffin_lim import griffin_lim
 from myxtts.model.speaker import SpeakerEncoder, speaker_loss
 from myxtts.model.tokenizer import AudioTokenizer
-from myxtts.training.config import StageConfig
+from myxtts.training.config import StageConfig, TrainConfig
 from myxtts.training.optimizer import Learner
 from myxtts.training.segments import random_segment
 from myxtts.training.stages.base import ClipMemory, Stage
@@ -69,16 +70,7 @@ class TokenizerStage(Stage):
 
     @classmethod
     def complaints(cls, config, figures):
-        perplexity = figures.get("perplexity", float("inf"))
-        if perplexity >= _COLLAPSED:
-            return []
-        return [
-            f"the codebook has collapsed: of its {config.model.tokenizer.codes} codes as good as "
-            f"{perplexity:.1f} are in use (perplexity), so the codes say nothing of the speech. "
-            "What they rebuild is flat, and a GPT finds them easy to guess. Train the tokenizer "
-            "anew with a lower --tokenizer_lr (it was "
-            f"{config.stage(cls.name).learning_rate:g}) or a larger --tokenizer_batch_size"
-        ]
+        return collapsed(cls.name, config, figures, config.model.tokenizer.codes)
 
     def front_end(self, batch):
         silence = math.log(self.config.model.audio.log_floor)
@@ -139,3 +131,16 @@ class TokenizerStage(Stage):
             exhibits.mel(f"clip{i}/target", clips["mel"][i, :frames])
             exhibits.mel(f"clip{i}/reconstructed", mels[i, :frames])
             exhibits.sound(f"clip{i}-reconstructed", waveforms[i, : frames * audio.hop_length])
+
+
+def collapsed(stage: str, config: TrainConfig, figures: Mapping, codes: int) -> list[str]:
+    """The complaint about a codebook of which hardly any code is in use."""
+    perplexity = figures.get("perplexity", float("inf"))
+    if perplexity >= _COLLAPSED:
+        return []
+    return [
+        f"the codebook has collapsed: of its {codes} codes as good as {perplexity:.1f} are in use "
+        "(perplexity), so the codes say nothing of the speech. What they rebuild is flat, and a "
+        "GPT finds them easy to guess. Train the tokenizer anew with a lower --tokenizer_lr (it "
+        f"was {config.stage(stage).learning_rate:g}) or a larger --tokenizer_batch_size"
+    ]

@@ -11,7 +11,7 @@ from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig, save_config
 from myxtts.model.config import SIZES
 from myxtts.training.config import StageConfig, TrainConfig
 from myxtts.training.stages import STAGES, stage_names
-from myxtts.xtts_v2.sizes import Objective
+from myxtts.xtts_v2.sizes import Objective, SoundObjective
 from tests.published_start import make_start
 
 
@@ -54,6 +54,11 @@ def test_every_setting_of_the_training_has_a_flag():
         f"objective.{f.name}"
         for f in dataclasses.fields(Objective)
         if f.name not in ("text_weight", "audio_weight", "dropout")
+    }
+    wanted |= {
+        f"sound.{f.name}"
+        for f in dataclasses.fields(SoundObjective)
+        if f.name not in ("mel_weight", "feature_weight")
     }
     wanted |= {
         f"augment.{f.name}"
@@ -185,6 +190,10 @@ def test_from_a_published_directory_sizes_rates_and_the_stage_are_its_own(read_l
     published = job.train.model.xtts_v2
     assert (published.args.gpt_n_model_channels, published.adapter_rank) == (32, 4)
     assert published.objective == Objective(crop="other_clip")
+    assert read_line(f"{start} --stage=vocoder,gpt").job.stages == ("gpt", "vocoder")
+    job_of_all = read_line(f"{start} --stage=all --critics_from_step=7").job
+    assert job_of_all.stages == ("tokenizer", "gpt", "vocoder")
+    assert job_of_all.train.model.xtts_v2.sound == SoundObjective(critics_from_step=7)
     assert job.prepare.sample_rate == job.train.model.audio.sample_rate == 24000
     stage = job.train.stage("gpt")
     assert stage.learning_rate == pytest.approx(5e-6 * 1024 / 32)
@@ -194,11 +203,12 @@ def test_from_a_published_directory_sizes_rates_and_the_stage_are_its_own(read_l
 def test_flags_that_do_not_go_with_what_a_run_starts_from_are_mistakes(read_line, tmp_path):
     make_start(tmp_path / "model")
     start = f"--init_from={tmp_path / 'model'} --checkpoint_dir={tmp_path / 'run'}"
-    told = read_line(f"{start} --model_size=big --phonemes --stage=vocoder").mistakes
+    told = read_line(f"{start} --model_size=big --phonemes --stage=gpt,vocode").mistakes
     assert len(told) == 3
     assert told[0].startswith("--model_size=big does not go with --init_from, whose sizes count (2")
     assert told[1] == "--phonemes does not go with --init_from, which has a vocabulary"
-    assert told[2] == "--stage=vocoder: these networks have the stages gpt"
+    known = "--stage=gpt,vocode: these networks have the stages tokenizer, gpt, vocoder"
+    assert told[2].startswith(known)
     (told,) = read_line("--trainable=adapters").mistakes
     assert told.startswith("--trainable is for training from a published XTTS v2: give --init_from")
     (told,) = read_line(f"--init_from={tmp_path}").mistakes

@@ -5,7 +5,9 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
-from myxtts.config import BatchConfig, TextConfig
+from myxtts.config import BatchConfig, PrepareConfig, TextConfig
+from myxtts.corpus.manifest import Corpus
+from myxtts.corpus.prepare import Source, prepare
 from myxtts.model.config import (
     ConditioningConfig,
     GptConfig,
@@ -19,6 +21,7 @@ from myxtts.training.config import StageConfig, TrainConfig
 from myxtts.training.stages import STAGES
 from myxtts.training.trainer import Trainer
 from tests.myxtts.training.toy_stage import Toy
+from tests.published_start import make_start
 
 MODEL = ModelConfig(
     text=TextConfig(vocabulary="characters"),
@@ -95,3 +98,27 @@ def toy(make_trainer, monkeypatch, tmp_path):
         return lambda: chosen.run(["tokenizer"])
 
     return make
+
+
+@pytest.fixture(scope="session")
+def start_directory(tmp_path_factory):
+    """A small model in the published layout."""
+    path = tmp_path_factory.mktemp("start") / "model"
+    make_start(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def prepared_at_24k(spoken_directory):
+    prepared, _ = prepare(
+        Source(spoken_directory), PrepareConfig(sample_rate=24000), workers=1, progress=False
+    )
+    return prepared
+
+
+@pytest.fixture(scope="session")
+def clips(prepared_at_24k):
+    """Ten English clips to train on, and four."""
+    corpus = Corpus.load(prepared_at_24k)
+    english = [i for i in corpus.samples.argsort(kind="stable") if corpus.language_of(i) == "en"]
+    return corpus.subset(english[:10]), corpus.subset(english[10:14])

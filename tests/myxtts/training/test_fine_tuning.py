@@ -1,102 +1,31 @@
 """The loop of fine-tuning: start from a published directory, train, export, start from that."""
 
 import dataclasses
-import json
-import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, emulation
 from myxtts import UserError
-from myxtts.config import BatchConfig, PrepareConfig
-from myxtts.corpus.manifest import Corpus
-from myxtts.corpus.prepare import Source, prepare
+from myxtts.config import BatchConfig
 from myxtts.export import export_published
 from myxtts.training.config import StageConfig, TrainConfig
 from myxtts.training.data import StageData
 from myxtts.training.published_run import published_source
 from myxtts.training.run_directory import RunDirectory
-from myxtts.training.stages import Surroundings, stage_named
 from myxtts.training.start import start_of
 from myxtts.training.step_log import read_steps
-from myxtts.training.trainer import Trainer
 from myxtts.xtts_v2.directory import PublishedDirectory
-from tests.published_start import LICENCE, make_start
-
-SCRIPT = Path(__file__).with_name("killed_fine_tuning.py")
-
-
-@pytest.fixture(scope="module")
-def start_directory(tmp_path_factory):
-    path = tmp_path_factory.mktemp("start") / "model"
-    make_start(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def prepared_at_24k(spoken_directory):
-    prepared, _ = prepare(
-        Source(spoken_directory), PrepareConfig(sample_rate=24000), workers=1, progress=False
-    )
-    return prepared
-
-
-@pytest.fixture(scope="module")
-def clips(prepared_at_24k):
-    """Ten English clips to train on, and four."""
-    corpus = Corpus.load(prepared_at_24k)
-    english = [i for i in corpus.samples.argsort(kind="stable") if corpus.language_of(i) == "en"]
-    return corpus.subset(english[:10]), corpus.subset(english[10:14])
-
-
-def trainer(path, start, clips, strategy=None, rank=0, precision="float32", **settings):
-    settings = {"max_steps": 6, **settings}
-    model = dataclasses.replace(
-        start.model, xtts_v2=dataclasses.replace(start.model.xtts_v2, adapter_rank=rank)
-    )
-    usual = stage_named("gpt", "xtts_v2").learning
-    config = TrainConfig(
-        model=model,
-        batches=BatchConfig(batch_size=4, buckets=1),
-        stages={"gpt": dataclasses.replace(usual, learning_rate=3e-3)},
-        steps_per_call=3,
-        log_steps=3,
-        evaluate_steps=3,
-        evaluation_clips=4,
-        sample_steps=1000,
-        checkpoint_steps=3,
-        precision=precision,
-        **settings,
-    )
-    training, held_out = clips
-    return Trainer(
-        config,
-        run_dir=path,
-        corpus=training,
-        validation=held_out,
-        vocabulary=start.vocabulary,
-        start=start,
-        strategy=strategy or tf.distribute.OneDeviceStrategy("CPU:0"),
-        monitor=False,
-        progress=False,
-    )
+from tests.myxtts.training.fine_tuning import tensors, trainer
+from tests.published_start import LICENCE
 
 
 @pytest.fixture(scope="module")
 def tuned(start_directory, clips, tmp_path_factory):
     """A run from the published directory, its result, and its export."""
     path = tmp_path_factory.mktemp("tuned")
-    result = trainer(path / "run", start_of(start_directory), clips).run().stages["gpt"]
+    result = trainer(path / "run", start_of(start_directory), clips).run(["gpt"]).stages["gpt"]
     export_published(path / "run", path / "export", [f"Me:{clips[0].paths[0]}"])
     return path / "run", result, path / "export"
-
-
-def tensors(path):
-    made = PublishedDirectory.open(path)
-    return {**made.model, **{f"dvae.{name}": value for name, value in made.dvae.items()}}
 
 
 def test_training_lowers_the_held_out_loss_and_changes_what_the_stage_trains(
@@ -125,7 +54,7 @@ def test_the_export_is_a_directory_that_a_run_starts_from_with_the_same_loss(
     second.config = dataclasses.replace(
         second.config, stages={"gpt": StageConfig(1e-30, 1.0, weight_decay=0.0, ema=0.0)}
     )
-    found = second.run().stages["gpt"]["held_out"]
+    found = second.run(["gpt"]).stages["gpt"]["held_out"]
     wanted = result["held_out"]
     assert found == pytest.approx(wanted, rel=1e-6)
     export_published(tmp_path / "second", tmp_path / "again", [])
@@ -142,7 +71,7 @@ def test_the_export_is_a_directory_that_a_run_starts_from_with_the_same_loss(
 def test_adapters_change_matrices_by_their_rank_and_are_added_up_in_the_export(
     start_directory, clips, tmp_path
 ):
-    report = trainer(tmp_path / "run", start_of(start_directory), clips, rank=2).run()
+    report = trainer(tmp_path / "run", start_of(start_directory), clips, rank=2).run(["gpt"])
     losses = [one["audio_loss"] for one in report.stages["gpt"]["evaluations"]]
     assert losses[-1] < losses[0]
     export_published(tmp_path / "run", tmp_path / "export", [])
@@ -161,7 +90,7 @@ def test_adapters_change_matrices_by_their_rank_and_are_added_up_in_the_export(
     again.config = dataclasses.replace(
         again.config, stages={"gpt": StageConfig(1e-30, 1.0, weight_decay=0.0, ema=0.0)}
     )
-    found = again.run().stages["gpt"]["held_out"]
+    found = again.run(["gpt"]).stages["gpt"]["held_out"]
     assert found == pytest.approx(report.stages["gpt"]["held_out"], rel=1e-4)
 
 
@@ -169,13 +98,13 @@ def test_half_precision_and_accumulated_batches_learn_as_well(start_directory, c
     """The published model keeps its weights in float32; what computes with them is half as wide."""
     start = start_of(start_directory)
     made = trainer(tmp_path, start, clips, precision="bfloat16", grad_accum=2, max_steps=3)
-    result = made.run().stages["gpt"]
+    result = made.run(["gpt"]).stages["gpt"]
     losses = [one["audio_loss"] for one in result["evaluations"]]
     assert losses[-1] < losses[0] and result["skipped"] == 0
 
 
 def test_recomputed_layers_give_the_same_steps(start_directory, clips, tuned, tmp_path):
-    trainer(tmp_path, start_of(start_directory), clips, recompute=True, max_steps=3).run()
+    trainer(tmp_path, start_of(start_directory), clips, recompute=True, max_steps=3).run(["gpt"])
     found, wanted = (
         [line["loss"] for line in read_steps(RunDirectory(path).steps_file)][:3]
         for path in (tmp_path, tuned[0])
@@ -222,45 +151,3 @@ def test_clips_with_characters_that_have_no_token_are_left_out_and_counted(
     persian = dataclasses.replace(training, languages=tuple("fa" for _ in training.languages))
     with pytest.raises(UserError, match="the model has no language 'fa'; it has de, en"):
         StageData.training("gpt", persian, start.vocabulary, config)
-
-
-@pytest.mark.timing
-def test_the_frozen_part_works_on_the_data_device(start_directory, clips, tmp_path):
-    """On two emulated GPUs: mels and the DVAE's codes on one, weights and steps on the other."""
-    strategy = DataModelSplitStrategy("GPU:1", "GPU:0")
-    start = start_of(start_directory)
-    made = trainer(tmp_path, start, clips, strategy)
-    run = RunDirectory(tmp_path)
-    start.leave(run)
-    with strategy.scope():
-        stage = stage_named("gpt", "xtts_v2").restored(
-            Surroundings(made.config, run, len(start.vocabulary))
-        )
-        data = StageData.training("gpt", clips[0], start.vocabulary, made.config)
-        dataset = data.batches(stage, augmented=True)
-    assert all("GPU:1" in v.value.device for v in stage.dvae.variables)
-    assert all("GPU:0" in v.value.device for v in stage.gpt.variables)
-    batches = iter(strategy.experimental_distribute_dataset(dataset))
-    codes = next(batches)["codes"].numpy()
-    with emulation.measure() as use:
-        for _ in range(3):
-            codes = next(batches)["codes"].numpy()
-    assert codes.max() < 32
-    assert use[1].busy > 20 * use[0].busy and use[1].busy * use.seconds > 0.01
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_and_continued_has_the_steps_of_one_that_was_not(
-    start_directory, prepared_at_24k, tmp_path, run_python
-):
-    done = run_python([SCRIPT, start_directory, prepared_at_24k, tmp_path], CUDA_VISIBLE_DEVICES="")
-    logs = "".join(path.read_text()[-3000:] for path in tmp_path.glob("*.log"))
-    assert done.returncode == 0, done.stdout + done.stderr + logs
-    ended = json.loads(done.stdout.splitlines()[-1])
-    assert ended == {"calm": 0, "killed": signal.SIGKILL, "continued": 0}, logs
-    calm, killed = (RunDirectory(tmp_path / name) for name in ("calm", "killed"))
-    wanted, found = read_steps(calm.steps_file), read_steps(killed.steps_file)
-    assert len(wanted) == 6
-    for one, other in zip(wanted, found, strict=True):
-        assert one | {"wait_seconds": 0} == other | {"wait_seconds": 0}
-    assert calm.result("gpt")["evaluations"] == killed.result("gpt")["evaluations"]

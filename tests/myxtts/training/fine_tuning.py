@@ -1,0 +1,80 @@
+"""Trainings from a small published model, for the tests of its stages."""
+
+import contextlib
+import dataclasses
+
+import tensorflow as tf
+
+from myxtts.config import BatchConfig
+from myxtts.training.config import TrainConfig
+from myxtts.training.data import StageData
+from myxtts.training.loop import Loop
+from myxtts.training.run_directory import RunDirectory
+from myxtts.training.stages import Surroundings, stage_named, stages_of
+from myxtts.training.trainer import Trainer
+from myxtts.xtts_v2.directory import PublishedDirectory
+from myxtts.xtts_v2.sizes import SoundObjective
+
+SOUND = SoundObjective(segment_hops=16, critic_width=2)
+
+
+def trainer(path, start, clips, strategy=None, rank=0, precision="float32", **settings):
+    """Six steps by default, of whatever stage `run` is given; `rank` is that of adapters."""
+    published = dataclasses.replace(start.model.xtts_v2, adapter_rank=rank, sound=SOUND)
+    usual = {name: stage.learning for name, stage in stages_of("xtts_v2").items()}
+    settings = {
+        "max_steps": 6,
+        "stages": {
+            name: dataclasses.replace(one, learning_rate=3e-3, share=1.0)
+            for name, one in usual.items()
+        },
+        **settings,
+    }
+    config = TrainConfig(
+        model=dataclasses.replace(start.model, xtts_v2=published),
+        batches=BatchConfig(batch_size=4, buckets=1),
+        steps_per_call=3,
+        log_steps=3,
+        evaluate_steps=3,
+        evaluation_clips=4,
+        sample_steps=1000,
+        checkpoint_steps=3,
+        precision=precision,
+        **settings,
+    )
+    training, held_out = clips
+    return Trainer(
+        config,
+        run_dir=path,
+        corpus=training,
+        validation=held_out,
+        vocabulary=start.vocabulary,
+        start=start,
+        strategy=strategy or tf.distribute.OneDeviceStrategy("CPU:0"),
+        monitor=False,
+        progress=False,
+    )
+
+
+def restored(path, start, config, stage, scope=contextlib.nullcontext):
+    """The stage as a new run in `path` begins with it."""
+    run = RunDirectory(path)
+    start.leave(run)
+    with scope():
+        at = Surroundings(config, run, len(start.vocabulary))
+        return stage_named(stage, "xtts_v2").restored(at)
+
+
+def held_out(stage, start, clips, config) -> dict:
+    """The stage's figures on the clips that are held out, as they are now."""
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    data = StageData.held_out(stage.name, clips[1], start.vocabulary, config)
+    batches = strategy.experimental_distribute_dataset(data.batches(stage, augmented=False))
+    loop = Loop(strategy, stage, config, "float32")
+    return loop.evaluate(iter(batches), data.plan.batches_per_epoch)
+
+
+def tensors(path) -> dict:
+    """Of a published directory, the DVAE's among them."""
+    made = PublishedDirectory.open(path)
+    return {**made.model, **{f"dvae.{name}": value for name, value in made.dvae.items()}}
