@@ -4,7 +4,8 @@
 
 A case is size,stage,batch size, with float32 numbers; each runs three steps in a process of its
 own. Compared are the peaks of the live bytes. Of the size "published" is a model in the published
-form with 4 layers of 512 channels; `published,gpt,4,adapters` and `,recompute` fine-tune it so.
+form with 4 layers of 512 channels, a DVAE and a HiFi-GAN of half their width;
+`published,gpt,4,adapters` and `,recompute` fine-tune it so.
 """
 
 import os
@@ -15,7 +16,7 @@ import tempfile
 CASES = [f"tiny,{stage},{size}" for stage in ("tokenizer", "gpt", "vocoder") for size in (2, 8)]
 CASES += [f"small,{stage},4" for stage in ("tokenizer", "gpt", "vocoder")] + ["normal,gpt,2"]
 CASES += ["published,gpt,2", "published,gpt,8", "published,gpt,8,recompute"]
-CASES += ["published,gpt,8,adapters"]
+CASES += ["published,gpt,8,adapters", "published,tokenizer,8", "published,vocoder,8"]
 
 
 def measure(case: str, place: str) -> None:
@@ -48,7 +49,7 @@ def measure(case: str, place: str) -> None:
 
         directory = Path(place, f"start-{os.getpid()}")
         dvae = DvaeSizes(width=256, code_size=256)
-        make_start(directory, layers=4, width=512, heads=8, dvae=dvae)
+        make_start(directory, layers=4, width=512, heads=8, dvae=dvae, hifigan_width=256)
         start, rate = start_of(directory), 24000
     source = Source(embedded.make(place, settings, progress=False))
     prepared, _ = prepare(source, PrepareConfig(sample_rate=rate), progress=False)
