@@ -18,6 +18,7 @@ from myxtts.xtts_v2.sizes import DvaeSizes, HifiGanSizes, PublishedModel, Speake
 from myxtts.xtts_v2.speaker import SpeakerEncoder
 
 LICENCE = "nobody's: random weights"
+SMALL_SPEAKER = SpeakerSizes((8, 8, 16, 16), (1, 1, 1, 1), 16)
 SMALL_DVAE = DvaeSizes(width=16, code_size=8, codes=32)
 
 
@@ -29,12 +30,27 @@ def letters_vocabulary(*languages: str) -> str:
     if "fa" in languages:
         letters += sorted(find_language("fa").alphabet)
     ids = {token: number for number, token in enumerate([*special, *letters])}
-    added = [{"id": ids[token], "content": token, "special": True} for token in special]
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    added = [{"id": ids[token], "content": token, "special": True, **plain} for token in special]
     file = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
         "added_tokens": added,
         "normalizer": None,
         "pre_tokenizer": {"type": "Whitespace"},
-        "model": {"type": "BPE", "unk_token": "[UNK]", "vocab": ids, "merges": []},
+        "post_processor": None,
+        "decoder": None,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "vocab": ids,
+            "merges": [],
+        },
     }
     return json.dumps(file)
 
@@ -48,6 +64,7 @@ def make_start(
     heads: int = 4,
     dvae: DvaeSizes = SMALL_DVAE,
     hifigan_width: int = 16,
+    speaker: SpeakerSizes = SMALL_SPEAKER,
     mel_stats: np.ndarray | None = None,
     seed: int = 0,
 ) -> PublishedDirectory:
@@ -67,12 +84,12 @@ def make_start(
         gpt_num_audio_tokens=dvae.codes + 2,
         gpt_start_audio_token=dvae.codes,
         gpt_stop_audio_token=dvae.codes + 1,
-        d_vector_dim=16,
+        d_vector_dim=speaker.size,
     )
     model = PublishedModel(
         args=args,
-        speaker=SpeakerSizes((8, 8, 16, 16), (1, 1, 1, 1), 16),
-        hifigan=HifiGanSizes(inputs=width, width=hifigan_width, speaker=16),
+        speaker=speaker,
+        hifigan=HifiGanSizes(inputs=width, width=hifigan_width, speaker=speaker.size),
         dvae=dvae,
     )
     keras.utils.set_random_seed(seed)
