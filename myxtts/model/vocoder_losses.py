@@ -80,17 +80,13 @@ def discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tenso
 
 def squared_adversarial_loss(scores: list[tf.Tensor]) -> tf.Tensor:
     """The same with least squares, as in HiFi-GAN."""
-    parts = [tf.reduce_mean(tf.square(1 - score)) for score in scores]
-    return tf.add_n(parts) / len(parts)
+    return tf.add_n(means([tf.square(1 - s) for s in scores])) / len(scores)
 
 
 def squared_discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tensor:
     """Likewise, of the discriminators."""
-    parts = [
-        tf.reduce_mean(tf.square(1 - r)) + tf.reduce_mean(tf.square(m))
-        for r, m in zip(real, made, strict=True)
-    ]
-    return tf.add_n(parts) / len(parts)
+    parts = means([tf.square(1 - r) for r in real] + [tf.square(m) for m in made])
+    return tf.add_n(parts) / len(real)
 
 
 def feature_loss(real: list[list[tf.Tensor]], made: list[list[tf.Tensor]]) -> tf.Tensor:

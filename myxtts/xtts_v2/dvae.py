@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from myxtts.model import whole_batch
 from myxtts.xtts_v2.layers import Conv1D, pointwise
 from myxtts.xtts_v2.names import Names
 from myxtts.xtts_v2.sizes import DvaeSizes
@@ -71,11 +72,11 @@ class Dvae(keras.Model):
         vectors = self.vectors_of(mel)
         codes = self.codebook.nearest(vectors)
         chosen = self.codebook.vectors_of(codes)
-        commitment = tf.reduce_mean(tf.square(vectors - tf.stop_gradient(chosen)))
+        far = tf.square(vectors - tf.stop_gradient(chosen))
         if training:
             self.codebook.follow(tf.stop_gradient(vectors), codes)
         rebuilt = self._decoded(vectors + tf.stop_gradient(chosen - vectors))
-        reconstruction = tf.reduce_mean(tf.square(rebuilt - mel))
+        reconstruction, commitment = whole_batch.means([tf.square(rebuilt - mel), far])
         return {
             "mel": rebuilt,
             "codes": codes,
@@ -100,7 +101,11 @@ class Codebook(keras.layers.Layer):
 
         def state(shape, start):
             return self.add_weight(
-                shape=shape, initializer=start, trainable=False, autocast=False, aggregation="mean"
+                shape=shape,
+                initializer=start,
+                trainable=False,
+                autocast=False,
+                aggregation="only_first_replica",  # all have the same
             )
 
         shape = (sizes.codes, sizes.code_size)
@@ -127,12 +132,16 @@ class Codebook(keras.layers.Layer):
         return tf.gather(tf.convert_to_tensor(self.vectors), codes)
 
     def follow(self, vectors: tf.Tensor, codes: tf.Tensor) -> None:
-        """One step of the moving averages; none where the vectors are not finite."""
+        """One step of the moving averages, of the whole batch; none where the vectors are not
+        finite."""
         flat = tf.reshape(vectors, [-1, self.vectors.shape[1]])
-        sane = tf.reduce_all(tf.math.is_finite(flat))
+        spoilt = tf.cast(tf.reduce_all(tf.math.is_finite(flat)), tf.float32) - 1.0
+        sane = whole_batch.total(spoilt) == 0.0
         used = tf.one_hot(tf.reshape(codes, [-1]), self.vectors.shape[0])
-        counts = _DECAY * self.counts + (1 - _DECAY) * tf.reduce_sum(used, 0)
-        sums = _DECAY * self.sums + (1 - _DECAY) * tf.matmul(used, flat, transpose_a=True)
+        hits = whole_batch.total(tf.reduce_sum(used, 0))
+        of_code = whole_batch.total(tf.matmul(used, flat, transpose_a=True))
+        counts = _DECAY * self.counts + (1 - _DECAY) * hits
+        sums = _DECAY * self.sums + (1 - _DECAY) * of_code
         total = tf.reduce_sum(counts)
         # A code that nothing uses is not divided by nothing.
         share = (counts + _EPSILON) / (total + counts.shape[0] * _EPSILON) * total

@@ -9,7 +9,6 @@ from myxtts.config import AudioConfig
 from myxtts.model import vocoder_losses
 from myxtts.model.config import VocoderConfig
 from myxtts.model.discriminators import Discriminators
-from myxtts.model.layers import salted, seed_of
 from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
 from myxtts.training.segments import random_segment, segment_at
@@ -123,7 +122,8 @@ class PublishedVocoderStage(PublishedStage):
             hops,
             lengths=HifiGan.hops(heard["code_lengths"]),
             size=size,
-            seed=salted(seed_of(batch["key"]), _SEGMENT),
+            key=batch["key"],
+            salt=_SEGMENT,
             padding=0.0,
         )
         waveform = tf.cast(batch["waveform"], tf.float32) / 32768.0

@@ -196,7 +196,7 @@ def test_the_frozen_part_works_on_the_data_device(start_directory, clips, tmp_pa
         with emulation.measure() as use:
             for _ in range(3):
                 key = next(batches)["key"].numpy()
-        assert key.shape == (4, 3)
+        assert len(key) == 4
         assert use[1].busy > 20 * use[0].busy and use[1].busy * use.seconds > 0.01
         del batches, dataset
 
