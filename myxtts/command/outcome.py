@@ -6,9 +6,11 @@ import statistics
 import sys
 from pathlib import Path
 
+from myxtts import UserError
 from myxtts.command.corpora import Clips
 from myxtts.corpus.manifest import Corpus
 from myxtts.text.languages import base_language
+from myxtts.training.published_run import trained_weights
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.step_log import read_steps
 from myxtts.training.trainer import Report
@@ -46,6 +48,12 @@ def outcome(run: RunDirectory, clips: Clips, report: Report) -> str:
         needed = " and ".join(SPEAKING_STAGES)
         lines.append(f"To speak, the stages {needed} are needed; see --stage.")
         return "\n".join(lines)
+    if published:
+        try:
+            trained_weights(run, run.path)
+        except UserError as error:
+            lines.append(f"It does not speak yet: {error}.")
+            return "\n".join(lines)
     lines.append("To hear a sentence of your own:")
     lines.append(f"  {_synthesis_command(run, clips.validation or clips.training)}")
     if published:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from myxtts import UserError
@@ -27,14 +26,9 @@ def published_source(path: str | os.PathLike) -> PublishedDirectory | None:
 
 def _trained(run: RunDirectory, path: str | os.PathLike) -> PublishedDirectory:
     """What the run started from, with what it trained in its place; adapters are added up."""
-    here, weights = Path(os.path.abspath(path)), {}
-    for stage in PUBLISHED_STAGES:
-        found = here if here.parent == run.stage(stage) else run.weights(stage)
-        if found is not None:
-            weights[stage] = found
+    weights = trained_weights(run, path)
     if not weights:
         raise UserError(f"{run.path} holds no trained stage yet; go on with the training first")
-    _refuse_other_codes(run, weights)
     model, text_tokens, networks = run.config().model, len(run.vocabulary()), []
     for stage, directory in weights.items():
         made = make(stage, model, text_tokens)
@@ -44,13 +38,19 @@ def _trained(run: RunDirectory, path: str | os.PathLike) -> PublishedDirectory:
     return dataclasses.replace(made, path=str(path))
 
 
-def _refuse_other_codes(run: RunDirectory, weights: Mapping[str, Path]) -> None:
-    """Raises `UserError` where the GPT was not trained on the codes that the DVAE makes now."""
+def trained_weights(run: RunDirectory, path: str | os.PathLike) -> dict[str, Path]:
+    """The weights of every stage that was trained, in `path` (the run, or a checkpoint in it).
+    UserError where the GPT was not trained on the codes that the DVAE makes now."""
+    here, weights = Path(os.path.abspath(path)), {}
+    for stage in PUBLISHED_STAGES:
+        found = here if here.parent == run.stage(stage) else run.weights(stage)
+        if found is not None:
+            weights[stage] = found
     if "tokenizer" not in weights:
-        return
+        return weights
     record = described(weights["gpt"]) if "gpt" in weights else {"identity": {}}
     if record["identity"].get("tokenizer") == described(weights["tokenizer"])["digest"]:
-        return
+        return weights
     remedy = "train its GPT on them with --stage=gpt"
     if "gpt" in weights:
         remedy = f"delete {run.stage('gpt')} and {remedy}"
