@@ -41,6 +41,14 @@ class HifiGan(keras.Model):
         self.last = Conv1D(names.below("conv_post"), width, 1, 7, bias=False)
         self.built = True
 
+    def learn(self) -> None:
+        """From now on its dilated convolutions are plain ones over every n-th place: the gradients
+        of dilated ones have no kernel on all devices, nor in half precision."""
+        for stage in self.stages:
+            for stack in stage.stacks:
+                for convolution in stack.wide:
+                    convolution.learns = True
+
     def call(self, latents: tf.Tensor, speaker: tf.Tensor) -> tf.Tensor:
         return self.waveform_of(self.hops_of(latents), speaker)
 

@@ -121,6 +121,7 @@ class WeightNormConv1D(keras.layers.Layer):
     ):
         super().__init__()
         self.size, self.dilation, self.rate, self.outputs = size, dilation, rate, outputs
+        self.learns = False  # see `HifiGan.learn`
         shape = (size, inputs, outputs) if rate is None else (size, outputs, inputs)
         draw = keras.initializers.RandomNormal(stddev=0.5 / math.sqrt(size * inputs))
         # In float32 whatever computes with them: lengths of half precision are rounded too much.
@@ -148,9 +149,8 @@ class WeightNormConv1D(keras.layers.Layer):
         return x[:, crop : crop + steps * self.rate] + self.bias
 
     def _convolved(self, x, kernel):
-        if self.dilation == 1 or x.dtype == tf.float32:
+        if self.dilation == 1 or not self.learns:
             return tf.nn.conv1d(x, kernel, 1, "VALID", dilations=self.dilation)
-        # On CPUs the gradient of a dilated convolution has no kernel in half precision.
 
         def apart(x, num_spatial_dims, padding):
             return tf.nn.conv1d(x, kernel, 1, padding)
