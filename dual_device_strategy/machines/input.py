@@ -7,6 +7,7 @@ ReplicaIterator    PerReplica values; empty ones where others have more
 """
 
 import re
+import weakref
 
 import tensorflow as tf
 
@@ -14,9 +15,16 @@ from dual_device_strategy import compat
 from dual_device_strategy.front_end import split, traced_for
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.dataset import ReplicaDataset, counts_of
-from dual_device_strategy.replicas.iterator import ReplicaBatches, ReplicaIterator
+from dual_device_strategy.replicas.iterator import ReplicaIterator
 from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.staging import Staging
+
+
+class WorkersIterator(ReplicaIterator):
+    """An iterator that may have to ask the other workers whether they have a batch."""
+
+    def get_next(self, name=None):
+        return compat.DistributedIterator.get_next(self, name)
 
 
 class WorkersDataset(ReplicaDataset):
@@ -26,7 +34,7 @@ class WorkersDataset(ReplicaDataset):
     data devices, and cuts it for its model devices.
     """
 
-    _tuning = _slot_tuning = None  # these are of one machine
+    _iterator_type = WorkersIterator
 
     def __init__(self, strategy, dataset, options, input_context):
         extended = strategy.extended
@@ -95,25 +103,21 @@ class WorkersDataset(ReplicaDataset):
 
         return of_whole_parts
 
-    def _iterator(self, iterators, sealed=True):
-        devices = self._input_workers.compute_devices_for_worker(0)
-        specs = replica_compat.per_replica_specs(self._element_spec, len(devices))
-        return WorkersIterator(
-            input_workers=self._input_workers,
-            components=[ReplicaBatches(iterators, devices, specs, sealed and self._cut)],
-            element_spec=self._element_spec,
-            strategy=self._strategy,
-            cardinality=self._cardinality,
-            enable_get_next_as_optional=self._enable_get_next_as_optional,
-            options=self._options,
+    def __iter__(self):
+        counted = self._counts if tf.executing_eagerly() else None
+        before = counted and counted.now()
+        batches = self._staging.iterator_over(self._cloned_datasets[0])
+        iterator = self._iterator([batches], sealed=self._cut)
+        iterator.cannot_be_saved = (
+            "it has one worker's part of the batches, and checkpoints are the first worker's; save "
+            "the number of trained batches, and skip so many in the dataset"
         )
-
-
-class WorkersIterator(ReplicaIterator):
-    """An iterator that may have to ask the other workers whether they have a batch."""
-
-    def get_next(self, name=None):
-        return compat.DistributedIterator.get_next(self, name)
+        extended = self._strategy.extended
+        iterator.slots = extended.slots_in_use = self._staging.ready_slots + 2
+        if counted:
+            iterator.counts, iterator.arrivals = counted, counted.arrivals(before)
+            extended.last_iterator = weakref.ref(iterator)
+        return iterator
 
 
 def _piece_of(spec: tf.TypeSpec, replicas: int) -> tf.TypeSpec:

@@ -16,9 +16,8 @@ from dual_device_strategy.machines.agreement import refuse_differences
 from dual_device_strategy.machines.cluster import Cluster, cluster_of
 from dual_device_strategy.machines.input import WorkersDataset
 from dual_device_strategy.machines.lost import do_not_answer, end_with_one_sentence
-from dual_device_strategy.replicas.dataset import rows_as_tensorflow
 from dual_device_strategy.replicas.from_function import ReplicaDatasetFromFunction
-from dual_device_strategy.replicas.pieces import Cut
+from dual_device_strategy.replicas.pieces import Cut, rows_as_tensorflow
 from dual_device_strategy.staged_input import StagedInput, check_options, check_slots
 
 

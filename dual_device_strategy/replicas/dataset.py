@@ -10,7 +10,7 @@ from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
 from dual_device_strategy.checkpoints.saved_iterator import Place, new_count
 from dual_device_strategy.dataset_types import spec_of
-from dual_device_strategy.front_end import reads_files, split
+from dual_device_strategy.front_end import split
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import bytes_of
 from dual_device_strategy.replicas import compat as replica_compat
@@ -20,10 +20,6 @@ from dual_device_strategy.replicas.shares import AUTO
 from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.slot_tuning import SlotTuning
 
-_OFF = tf.data.experimental.AutoShardPolicy.OFF
-_FILE = tf.data.experimental.AutoShardPolicy.FILE
-_AUTO = tf.data.experimental.AutoShardPolicy.AUTO
-
 
 class ReplicaDataset(compat.DistributedDataset):
     """Global batches that are prepared whole, cut, and copied to the replicas' devices.
@@ -31,6 +27,8 @@ class ReplicaDataset(compat.DistributedDataset):
     The element spec, the cardinality and what is refused are TensorFlow's own: it is given the
     whole dataset, and only where batches come from is changed afterwards.
     """
+
+    _iterator_type = ReplicaIterator
 
     def __init__(self, strategy, dataset, options=None):
         extended = strategy.extended
@@ -103,10 +101,9 @@ class ReplicaDataset(compat.DistributedDataset):
         self, dataset, input_context, input_workers, strategy, num_replicas_in_sync
     ):
         # For its element spec, and for what it refuses.
-        rebatch = self._make_rebatch_fn(dataset, 1, num_replicas_in_sync)
-        self._cloned_datasets = [
-            rebatch(dataset, 0) if num_replicas_in_sync > 1 else dataset,
-        ]
+        if num_replicas_in_sync > 1:
+            dataset = self._make_rebatch_fn(dataset, 1, num_replicas_in_sync)(dataset, 0)
+        self._cloned_datasets = [dataset]
 
     def __iter__(self):
         counted = self._counts if tf.executing_eagerly() else None
@@ -144,7 +141,7 @@ class ReplicaDataset(compat.DistributedDataset):
     def _iterator(self, iterators, sealed=True):
         devices = self._input_workers.compute_devices_for_worker(0)
         specs = replica_compat.per_replica_specs(self._element_spec, len(devices))
-        iterator = ReplicaIterator(
+        iterator = self._iterator_type(
             input_workers=self._input_workers,
             components=[ReplicaBatches(iterators, devices, specs, sealed)],
             element_spec=self._element_spec,
@@ -217,21 +214,6 @@ class ReplicaDatasetSpec(compat.DistributedDatasetSpec):
     @staticmethod
     def from_value(value):
         return value._type_spec
-
-
-def rows_as_tensorflow(dataset: tf.data.Dataset, replicas: int) -> list[int] | None:
-    """The rows of each replica in a full batch, where a smaller one fills them in order.
-
-    TensorFlow cuts a partial batch in two ways.  Where a dataset is sharded by elements each
-    replica has the same part of it (None); where by files, or not at all, the first ones are full.
-    """
-    policy = dataset.options().experimental_distribute.auto_shard_policy
-    if policy in (_OFF, _FILE) or (policy == _AUTO and reads_files(dataset)):
-        size = tf.get_static_value(replica_compat.batch_size_of(dataset))
-        if size is not None and size > 0:
-            rows = tf.get_static_value(replica_compat.batch_sizes_for_worker(size, 1, replicas, 0))
-            return [int(each) for each in rows]
-    return None
 
 
 def counts_of(extended, workers, auto: bool = False) -> BatchCounts | None:

@@ -12,10 +12,10 @@ from dual_device_strategy.devices.several import device_lists
 from dual_device_strategy.front_end import FrontEnd
 from dual_device_strategy.out_of_memory import explained, size_of
 from dual_device_strategy.replicas import compat as replica_compat
-from dual_device_strategy.replicas.dataset import ReplicaDataset, rows_as_tensorflow
+from dual_device_strategy.replicas.dataset import ReplicaDataset
 from dual_device_strategy.replicas.from_function import ReplicaDatasetFromFunction
 from dual_device_strategy.replicas.front_end_alone import FrontEndAlone, has_state
-from dual_device_strategy.replicas.pieces import Cut, full_batch_size, of_piece
+from dual_device_strategy.replicas.pieces import Cut, full_batch_size, of_piece, rows_as_tensorflow
 from dual_device_strategy.replicas.plans import Plan, Roles
 from dual_device_strategy.replicas.share_tuning import ShareChoice, ShareTuning
 from dual_device_strategy.replicas.shares import AUTO, RowWeights, checked, refuse_too_few_rows

@@ -6,13 +6,18 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.front_end import FrontEnd, split, traced_for
+from dual_device_strategy.front_end import FrontEnd, reads_files, split, traced_for
 from dual_device_strategy.hop import components
 from dual_device_strategy.replicas import compat as replica_compat
 
 # Shares are whole numbers of this many parts, so that the rows of a batch whose size is only known
 # when it is there are counted without rounding errors.
 PARTS = 10_000
+
+
+_OFF = tf.data.experimental.AutoShardPolicy.OFF
+_FILE = tf.data.experimental.AutoShardPolicy.FILE
+_AUTO = tf.data.experimental.AutoShardPolicy.AUTO
 
 
 class Cut:
@@ -64,6 +69,8 @@ class Cut:
     def pieces(self, flat: list[tf.Tensor], spec) -> list[list[tf.Tensor]]:
         """The components of each replica's piece of a batch, given by its flat tensors."""
         element = compat.from_flat(spec, flat)
+        if self.replicas == 1:  # then elements need not be batches
+            return [components(element)]
         # Every tensor of a batch is cut by its own rows, as TensorFlow's rebatching does.
         edges = tf.nest.map_structure(lambda tensor: self.edges(_rows(tensor)), element)
         return [
@@ -77,6 +84,23 @@ class Cut:
             )
             for i in range(self.replicas)
         ]
+
+
+def rows_as_tensorflow(dataset: tf.data.Dataset, replicas: int) -> list[int] | None:
+    """The rows of each replica in a full batch, where a smaller one fills them in order.
+
+    TensorFlow cuts a partial batch in two ways.  Where a dataset is sharded by elements each
+    replica has the same part of it (None); where by files, or not at all, the first ones are full.
+    """
+    if replicas == 1:
+        return None
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    if policy in (_OFF, _FILE) or (policy == _AUTO and reads_files(dataset)):
+        size = tf.get_static_value(replica_compat.batch_size_of(dataset))
+        if size is not None and size > 0:
+            rows = tf.get_static_value(replica_compat.batch_sizes_for_worker(size, 1, replicas, 0))
+            return [int(each) for each in rows]
+    return None
 
 
 def full_batch_size(dataset: tf.data.Dataset) -> int | None:

@@ -133,6 +133,13 @@ def test_element_spec_and_refusals_are_those_of_mirrored_strategy():
     assert refused[0] == refused[1]
 
 
+def test_a_single_replica_takes_elements_that_are_not_batches():
+    strategy = MirroredDataModelSplitStrategy(["CPU:1"], ["CPU:2"])
+    batches = list(strategy.experimental_distribute_dataset(tf.data.Dataset.range(3)))
+    assert [int(batch) for batch in batches] == [0, 1, 2]
+    assert batches[0].device.endswith("CPU:2")
+
+
 @pytest.mark.parametrize("kind", ["cpu", "two", "gpu"])
 def test_loops_in_a_function_see_every_row_once(kind):
     strategy = ours(kind)
