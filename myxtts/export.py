@@ -198,7 +198,10 @@ def _written(given) -> Path:
     run = RunDirectory.holding(given.checkpoint)
     if run.config().model.form != "own":
         raise UserError(f"{run.path} has published networks; write it with --format=xtts")
-    return export(Voice.load(given.checkpoint, given.vocoder), given.out)
+    logging.info("loading the voice in %s", run.path)
+    voice = Voice.load(given.checkpoint, given.vocoder)
+    logging.info("tracing and writing it, which takes half a minute")
+    return export(voice, given.out)
 
 
 def _main(arguments: list[str]) -> None:
