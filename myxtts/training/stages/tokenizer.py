@@ -34,7 +34,7 @@ class TokenizerStage(Stage):
             "speaker": lambda model, _: SpeakerEncoder(model.speaker, model.audio.n_mels),
         }
     )
-    learning = StageConfig(learning_rate=4e-3, share=0.17)
+    learning = StageConfig(learning_rate=4e-3, share=0.25)
     fixed = ("tokenizer_frames", "speaker_frames")
     parts = ("loss", "reconstruction", "commitment", "perplexity", "speaker")
     held_out = ("reconstruction", "commitment", "perplexity", "speaker")
