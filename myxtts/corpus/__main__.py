@@ -8,7 +8,8 @@ import sys
 
 from absl import app, flags, logging
 
-from myxtts import UserError
+from myxtts import UserError, start_up
+from myxtts.command import console
 from myxtts.config import PrepareConfig
 from myxtts.corpus import embedded
 from myxtts.corpus.prepare import Source, prepare
@@ -122,6 +123,8 @@ def _cut() -> str:
 
 
 def _run(arguments: list[str]) -> None:
+    start_up.as_usual()  # `python -m myxtts corpus` has it quiet, and bars follow
+    console.set_up()
     try:
         main(arguments)
     except UserError as error:
