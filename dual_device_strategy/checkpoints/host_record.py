@@ -18,6 +18,7 @@ import weakref
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.checkpoints import seeds
 from dual_device_strategy.hop import hop_options, trace
 
 _RESOURCE = tf.TensorSpec([], tf.resource)
@@ -33,7 +34,7 @@ class HostState:
     iterator: tf.Tensor | None  # tf.data's own state of the host's iterator
     in_flight: list[list[tf.Tensor]]  # batches that it had handed out, flat, the oldest first
     first: int | None = None  # index of the first of them; None if there is none
-    next_epoch: tf.Tensor | None = None  # the state of the next iterator, if this one has ended
+    next_epoch: tf.Tensor | None = None  # the state of the next iterator, if needed
 
 
 class HostRecorder:
@@ -46,6 +47,7 @@ class HostRecorder:
     def __init__(self, spec, device: str, places: int, policy):
         self.spec, self.device, self._places, self._policy = spec, device, places, policy
         self.next_epoch: tf.Tensor | None = None  # where the next iterator of the host begins
+        self.draws_seeds = True  # as far as is known
         self._types, self._shapes = compat.flat_types(spec), compat.flat_shapes(spec)
         begun = tf.TensorSpec([], tf.int64)  # what `start` returns is an argument of the others
         self._start = trace(lambda: tf.constant(0, tf.int64))
@@ -121,8 +123,8 @@ class HostRecord:
     """The record of one iterator of the host; `iterator` is what the first hop draws from.
 
     With a state that was saved, the host's iterator goes on from there, and the batches that were
-    in flight come first.  An iterator that has ended no longer holds what the order of the next
-    epoch is drawn from; then the begin of the next epoch is saved as well.
+    in flight come first.  Where the host's state no longer holds what the order of the next epoch
+    is drawn from, the begin of the next epoch is saved as well: see `seeds.py`.
     """
 
     def __init__(self, recorder: HostRecorder, host: tf.data.Iterator, given: HostState):
@@ -178,11 +180,8 @@ class HostRecord:
             compat.made_again(self._host_iterator, dataset.take(0))
             self._recorder._wait(self._lock)
 
-    def state_after(self, consumed: int, before: int) -> HostState:
-        """The state to go on from when the loop has asked for `consumed` batches.
-
-        `before` is how many it had consumed when this record was made.
-        """
+    def state_after(self, consumed: int) -> HostState:
+        """The state to go on from when the loop has asked for `consumed` batches."""
         recorder = self._recorder
         state, asked, *places = recorder._save(self._host, self._asked, self._shelf, self._lock)
         kept = {}
@@ -204,28 +203,22 @@ class HostRecord:
                 result.first = index
             with tf.device(recorder.device):
                 result.in_flight.append(recorder._contents(batch))
-        if self._has_ended(kept.values(), before):
+        if recorder.draws_seeds and seeds.are_gone(state):
             result.next_epoch = self._next_epoch()
         return result
 
-    def _has_ended(self, kept, before: int) -> bool:
-        """Whether the host has no more batches, as far as it is known without asking for one."""
-        cardinality = int(compat.dataset_iterated_by(self._host_iterator).cardinality())
-        return before == cardinality or any(
-            before + index + 1 == cardinality or not tf.raw_ops.OptionalHasValue(optional=batch)
-            for index, batch in kept
-        )
-
-    def _next_epoch(self) -> tf.Tensor:
+    def _next_epoch(self) -> tf.Tensor | None:
         """The state of the host's next iterator, which begins there in this process as well."""
         recorder = self._recorder
         if recorder.next_epoch is None:
             with tf.device(recorder.device):
                 following = iter(compat.dataset_iterated_by(self._host_iterator))
-                recorder.next_epoch = tf.raw_ops.SerializeIterator(
+                state = tf.raw_ops.SerializeIterator(
                     resource_handle=compat.resource_of(following),
                     external_state_policy=recorder._policy.value,
                 )
+                recorder.draws_seeds = seeds.hold_seeds(state)
+                recorder.next_epoch = state if recorder.draws_seeds else None
         return recorder.next_epoch
 
 

@@ -61,8 +61,8 @@ class IteratorRecord:
         """What the front end's variables are to be when the first batch is prepared."""
         return self._given.front_end if self._given else None
 
-    def state_after(self, consumed: int, before: int) -> IteratorState:
-        host = self._host.state_after(consumed, before)
+    def state_after(self, consumed: int) -> IteratorState:
+        host = self._host.state_after(consumed)
         values = []
         if self._recorder.front_end:
             values = self._recorder.front_end.values_before(host.first, self._shelf)

@@ -48,7 +48,7 @@ class Place:
         """Everything that a checkpoint of the iterator has."""
         pipeline = self._pipeline()
         try:
-            state = self._record.state_after(consumed, self._before)
+            state = self._record.state_after(consumed)
         except tf.errors.FailedPreconditionError as error:
             raise tf.errors.FailedPreconditionError(
                 error.node_def,
@@ -70,7 +70,7 @@ class Place:
             return {
                 _POSITION: tf.constant(json.dumps(position)),
                 _HOST: state.host.iterator,
-                _NEXT: state.host.iterator if following is None else following,
+                _NEXT: state.host.iterator[:0] if following is None else following,
                 _IN_FLIGHT: _written([t for flat in state.host.in_flight for t in flat]),
                 _FRONT_END: _written(state.front_end),
             }

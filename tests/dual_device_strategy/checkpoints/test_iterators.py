@@ -229,23 +229,55 @@ def saved(iterator, tmp_path):
     return tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
 
 
-def test_saved_when_the_host_has_ended_the_next_epoch_has_its_order(pair, tmp_path):
-    """As a process that was killed near the end of an epoch and started again sees it."""
+def shuffled(repetitions=1):
+    return tf.data.Dataset.range(24).shuffle(24, seed=5).repeat(repetitions).batch(4)
+
+
+# How many batches are consumed when the host has come to its end, and of how many.
+ENDED = {
+    "hop": (shuffled, 5, 6),
+    "prefetch": (lambda: shuffled().prefetch(20), 1, 6),
+    "prefetch behind repeat": (lambda: shuffled(2).prefetch(20), 1, 12),
+    "take": (lambda: shuffled(None).take(8).prefetch(20), 2, 8),
+}
+
+
+@pytest.mark.parametrize("ended", ENDED)
+def test_saved_when_the_host_has_ended_the_next_epoch_has_its_order(pair, tmp_path, ended):
+    """As a process that was killed and started again sees it; the host is ahead of the loop."""
+    make, consumed, count = ENDED[ended]
     strategy = DataModelSplitStrategy(*pair)
 
     def distributed():
-        pipeline = numbers().shuffle(99, seed=5).batch(6).apply(on_data_device(plain))
-        return strategy.experimental_distribute_dataset(pipeline)
+        return strategy.experimental_distribute_dataset(make().apply(on_data_device(plain)))
 
     never_stopped = distributed()
     expected = values(iter(never_stopped)), values(iter(never_stopped))
+    assert len(expected[0]) == count
     assert not np.array_equal(expected[0][0], expected[1][0])
-    iterator = iter(distributed())
-    values(iterator, 3 * COUNT // 6 - 1)
-    time.sleep(0.2)  # the host hands out its last batch and ends
+    stopped = distributed()
+    iterator = iter(stopped)
+    values(iterator, consumed)
+    time.sleep(0.1)  # the host makes its last batch and ends
     path = tf.train.Checkpoint(iterator=iterator).save(tmp_path / "saved")
     again = distributed()
-    iterator = iter(again)
-    tf.train.Checkpoint(iterator=iterator).restore(path).assert_consumed()
-    assert_equal(values(iterator), expected[0][-1:])
-    assert_equal(values(iter(again)), expected[1])
+    restored = iter(again)
+    tf.train.Checkpoint(iterator=restored).restore(path).assert_consumed()
+    for dataset, iterator in ((stopped, iterator), (again, restored)):
+        assert_equal(values(iterator), expected[0][consumed:])
+        assert_equal(values(iter(dataset)), expected[1])
+
+
+def test_a_save_before_a_repetition_leaves_its_order_as_it_is(strategy, tmp_path):
+    """A prefetch under the repeat has seen the end, and the next repetition is yet to be drawn."""
+
+    def distributed():
+        dataset = shuffled().prefetch(20).repeat(3).apply(on_data_device(plain))
+        return strategy.experimental_distribute_dataset(dataset)
+
+    expected = values(distributed())
+    iterator = iter(distributed())
+    before = values(iterator, 1)
+    time.sleep(0.1)
+    tf.train.Checkpoint(iterator=iterator).save(tmp_path / "saved")
+    assert_equal(before + values(iterator), expected)
