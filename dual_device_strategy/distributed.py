@@ -14,6 +14,7 @@ from dual_device_strategy.front_end import split
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import READY, bytes_of, explained, scope_name, size_of
 from dual_device_strategy.slot_tuning import SlotTuning
+from dual_device_strategy.staged_optional import StagedOptional
 from dual_device_strategy.staging import Staging
 
 
@@ -51,6 +52,7 @@ class StagedIterator(SavedIterator, compat.DistributedIterator):
         )
         self.taken_in_graphs = taken_in_graphs
         self._host = input_workers.worker_devices[0]
+        self._device = input_workers.compute_devices_for_worker(0)[0]
         self._batch_size = None
         self._scope = scope_name(READY, component_specs(element_spec))
         self._is_tensor = isinstance(element_spec, tf.TensorSpec)
@@ -87,17 +89,18 @@ class StagedIterator(SavedIterator, compat.DistributedIterator):
         counted = self.count_taken(self._host)
         with tf.name_scope(self._scope), tf.control_dependencies(counted):
             optional = self._iterators[0].get_next_as_optional()
-        if all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(self._element_spec)):
-            spec = self._element_spec
-            if self._cardinality != tf.data.INFINITE_CARDINALITY:
-                # As under TensorFlow's strategies, where the last batch may be an empty one.
-                spec = tf.nest.map_structure(compat.of_any_batch_size, spec)
+        spec = self._element_spec
+        whole = all(isinstance(each, tf.TensorSpec) for each in tf.nest.flatten(spec))
+        if whole and self._cardinality != tf.data.INFINITE_CARDINALITY:
+            # As under TensorFlow's strategies, where the last batch may be an empty one.
+            spec = tf.nest.map_structure(compat.of_any_batch_size, spec)
+        if not tf.executing_eagerly():
+            return StagedOptional.of(compat.variant_of(optional), spec, self._device)
+        if whole:
             return compat.optional_of(compat.variant_of(optional), spec)
-        return tf.cond(
-            optional.has_value(),
-            lambda: tf.experimental.Optional.from_value(self._packed(optional.get_value())),
-            lambda: tf.experimental.Optional.empty(self._element_spec),
-        )
+        if optional.has_value():
+            return tf.experimental.Optional.from_value(self._packed(optional.get_value()))
+        return tf.experimental.Optional.empty(spec)
 
     def _restore_from_tensors(self, restored_tensors):
         super()._restore_from_tensors(restored_tensors)
