@@ -7,12 +7,13 @@ seen in full.  A second copy, issued while the first was still waiting, waits fo
 arrives while the newest step runs.
 
     iterator on the data device        prepared batches
-    Hop to the host                    the handle of a box that holds the batch on the data device
+    Lanes on the data device           where they wait, each in a lane that has a name
+    Hop to the host                    the name of the lane
     ParallelMap on the host            two copies at once: the handle of a box on the model device
     Prefetch on the host               READY slots beyond two
     Hop to the model device            what is in the box
 
-Only handles reach the host.  tf.data's parallel map keeps the order of batches, brings errors and
+Only names and handles reach the host.  tf.data's parallel map keeps the order of batches, brings errors and
 the end at their places, and stops everything when the iterator is gone.
 """
 
@@ -22,14 +23,8 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.boxes import HANDLE, boxed, unboxed
-from dual_device_strategy.hop import (
-    Hop,
-    component_specs,
-    components,
-    hop_options,
-    name_tensor,
-    trace,
-)
+from dual_device_strategy.hop import Hop, component_specs, hop_options, name_tensor, trace
+from dual_device_strategy.lanes import NAME, Lanes
 
 AT_ONCE = 2  # a third copy gained nothing
 
@@ -50,28 +45,21 @@ class Copies:
         warm_up: bool = False,
     ):
         specs = component_specs(spec)
+        self._lanes = Lanes(spec, source, AT_ONCE + 1, get_next)
         self.slots, self.warm_up = slots, warm_up
         self._host = compat.host_of(device)
-        self._boxes = Hop(
-            spec,
-            source,
-            self._host,
-            scope=scope,
-            at_source=lambda flat: [boxed(components(compat.from_flat(spec, flat)))],
-            moved_spec=HANDLE,
-            get_next=get_next,
-        )
+        self._names = Hop(NAME, source, self._host, scope=scope)
         source_name = name_tensor(source)
-        copy_to_device = copier(device, specs, scope)
+        copy_to_device = copier(device, specs, scope, contents=self._lanes.contents)
 
-        def copy(handle):
-            moved = copy_to_device(handle, source_name)
+        def copy(name):
+            moved = copy_to_device(name, source_name)
             if arrived:
                 with tf.control_dependencies([moved]):
                     arrived()
             return moved
 
-        self._copy = trace(copy, HANDLE)
+        self._copy = trace(copy, NAME)
         self._delivery = Hop(
             HANDLE,
             self._host,
@@ -86,9 +74,10 @@ class Copies:
     ) -> tf.data.Iterator:
         """An iterator on the device; up to `slots` batches are there, or on their way."""
         copies = min(AT_ONCE, self.slots)
+        names = self._names.dataset_over(self._lanes.iterator_over(prepared))
         with tf.device(self._host):
             variant = tf.raw_ops.ParallelMapDatasetV2(
-                input_dataset=self._boxes.dataset_over(prepared),
+                input_dataset=names,
                 other_arguments=self._copy.captured_inputs,
                 num_parallel_calls=tf.constant(copies, tf.int64),
                 f=self._copy,
@@ -104,30 +93,37 @@ class Copies:
 
 
 def copier(
-    device: str, specs, scope: str, transform: Callable | None = None
+    device: str,
+    specs,
+    scope: str,
+    transform: Callable | None = None,
+    contents: tf.types.experimental.ConcreteFunction | None = None,
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """What copies a box to `device`: from its handle and its device's name to the copy's handle.
+    """What copies a batch to `device`, into a box there.
 
+    It takes what leads to the batch and the name of its device, and returns the handle of the box.
+    `contents`, called on that device, returns the batch; without it, a handle of a box leads there.
     With `transform`, a function over lists of flat tensors, the new box has what that makes there.
     """
     there, types = name_tensor(device), [each.dtype for each in specs]
-    contents = trace(lambda handle: unboxed(handle, specs), HANDLE)
+    contents = contents or trace(lambda handle: unboxed(handle, specs), HANDLE)
+    (way,) = contents.structured_input_signature[0]
 
-    def copy_here(handle, source_name):
+    def copy_here(way, source_name):
         with tf.name_scope(scope):
-            flat = tf.raw_ops.RemoteCall(target=source_name, args=[handle], Tout=types, f=contents)
+            flat = tf.raw_ops.RemoteCall(target=source_name, args=[way], Tout=types, f=contents)
             if transform:
                 for tensor, spec in zip(flat, specs, strict=True):
                     tensor.set_shape(spec.shape)
                 flat = transform(flat)
             return boxed(flat)
 
-    copy_there = trace(copy_here, HANDLE, tf.TensorSpec([], tf.string))
+    copy_there = trace(copy_here, way, tf.TensorSpec([], tf.string))
 
-    def copy(handle, source_name):
+    def copy(way, source_name):
         (moved,) = tf.raw_ops.RemoteCall(
             target=there,
-            args=[handle, source_name, *copy_there.captured_inputs],
+            args=[way, source_name, *copy_there.captured_inputs],
             Tout=[tf.resource],
             f=copy_there,
         )
