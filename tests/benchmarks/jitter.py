@@ -1,0 +1,119 @@
+"""Loops whose parts vary from step to step, on the emulated pair with copies of a given length.
+
+    python tests/benchmarks/jitter.py [--copies=0.2,5,15] [--jitter=30,60] [--slots=3,4,5,6,7,8]
+
+A step of 20 ms and a front end of 15, each times a factor drawn anew for every batch, uniform within
+the jitter.  Wanted: at most 1.03 times what the same numbers give with the same slots and free
+copies, by simulation.  Prints ms a step, and that ratio, for a loop of one's own that reads every
+tenth loss and for many steps in one function.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import time
+
+import tensorflow as tf
+
+from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
+
+STEP, FRONT_END, FLOATS, WARM = 20.0, 15.0, 500_000, 10
+DATA, MODEL = "GPU:1", "GPU:0"
+
+
+def drawn(count: int, jitter: float) -> list[tuple[float, float]]:
+    """Front end and step of each batch, in ms; the same in every run."""
+    chance = random.Random(7)
+
+    def factor():
+        return 1 + jitter * chance.uniform(-1, 1)
+
+    return [(FRONT_END * factor(), STEP * factor()) for _ in range(count)]
+
+
+def with_free_copies(parts: list[tuple[float, float]], slots: int) -> list[float]:
+    """When each step ends, in ms."""
+    prepared, ends = 0.0, []
+    for number, (front_end, step) in enumerate(parts):
+        slot_free = ends[number - slots] if number >= slots else 0.0
+        prepared = max(prepared, slot_free) + front_end
+        ends.append(max(prepared, ends[-1] if ends else 0.0) + step)
+    return ends
+
+
+def loops(slots: int, parts):
+    """kind of loop -> ms a step, without the first WARM ones."""
+    strategy = DataModelSplitStrategy(DATA, MODEL, slots=slots)
+    with tf.device("CPU:0"):
+        example = tf.ones([1, FLOATS])
+        times = tf.constant(parts)
+    numbers = tf.data.Dataset.range(len(parts)).map(lambda i: (example, times[i])).prefetch(2)
+    dataset = numbers.apply(on_data_device(lambda x, ms: (emulation.timed(x, ms=ms[0]), ms)))
+    distributed = strategy.experimental_distribute_dataset(dataset)
+
+    def train(x, ms):
+        return emulation.timed(x[0, :1], ms=ms[1])
+
+    step = tf.function(lambda batch: strategy.run(train, args=batch))
+
+    @tf.function
+    def whole(iterator, count):
+        loss = tf.zeros([1])
+        for _ in tf.range(count):
+            loss = strategy.run(train, args=next(iterator))
+        return loss
+
+    def eager(iterator, count):
+        for number in range(count):
+            loss = step(next(iterator))
+            if number % 10 == 9 or number + 1 == count:
+                loss.numpy()
+
+    def in_graph(iterator, count):
+        with tf.device(MODEL):
+            whole(iterator, tf.constant(count)).numpy()
+
+    result = {}
+    for kind, loop in {"read every tenth": eager, "in one function": in_graph}.items():
+        iterator = iter(distributed)
+        loop(iterator, WARM)
+        begin = time.perf_counter()
+        loop(iterator, len(parts) - WARM)
+        result[kind] = 1e3 * (time.perf_counter() - begin) / (len(parts) - WARM)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--copies", default="0.2,5,15")
+    parser.add_argument("--jitter", default="30,60")
+    parser.add_argument("--slots", default="3,4,5,6,7,8")
+    parser.add_argument("--steps", type=int, default=70)
+    options = parser.parse_args()
+    copies = options.copies.split(",")
+    if len(copies) > 1:  # the rate of the links belongs to the emulation
+        for copy in copies:
+            flags = [f"--copies={copy}", f"--jitter={options.jitter}"]
+            flags += [f"--slots={options.slots}", f"--steps={options.steps}"]
+            subprocess.run([sys.executable, __file__, *flags], check=True)
+        return
+    emulation.start(gpus=2, memory_mb=1024, gbps=4e-6 * FLOATS / float(copies[0]))
+    for jitter in map(float, options.jitter.split(",")):
+        parts = drawn(options.steps, jitter / 100)
+        for slots in map(int, options.slots.split(",")):
+            ends = with_free_copies(parts, slots)
+            free = (ends[-1] - ends[WARM - 1]) / (len(parts) - WARM)
+            cells = ", ".join(
+                f"{kind} {took:.2f} ({took / free:.3f})"
+                for kind, took in loops(slots, parts).items()
+            )
+            print(
+                f"copy {copies[0]} ms, jitter {jitter:.0f} %, {slots} slots: free copies "
+                f"{free:.2f}; {cells}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
