@@ -13,8 +13,8 @@ arrives while the newest step runs.
     Prefetch on the host               READY slots beyond two
     Hop to the model device            what is in the box
 
-Only names and handles reach the host.  tf.data's parallel map keeps the order of batches, brings errors and
-the end at their places, and stops everything when the iterator is gone.
+Only names and handles reach the host.  tf.data's parallel map keeps the order of batches, brings
+errors and the end at their places, and stops everything when the iterator is gone.
 """
 
 from collections.abc import Callable

@@ -20,10 +20,7 @@ def hold_seeds(state: tf.Tensor) -> bool:
 
 def are_gone(state: tf.Tensor) -> bool:
     """Whether the seeds have left the state, and no more will be drawn in this epoch."""
-    for part in _parts(state):
-        if _SEEDS.search(part) or _REPETITION.search(part):
-            return False
-    return True
+    return not any(_SEEDS.search(part) or _REPETITION.search(part) for part in _parts(state))
 
 
 def _parts(state: tf.Tensor):

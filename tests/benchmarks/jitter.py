@@ -2,10 +2,10 @@
 
     python tests/benchmarks/jitter.py [--copies=0.2,5,15] [--jitter=30,60] [--slots=3,4,5,6,7,8]
 
-A step of 20 ms and a front end of 15, each times a factor drawn anew for every batch, uniform within
-the jitter.  Wanted: at most 1.03 times what the same numbers give with the same slots and free
-copies, by simulation.  Prints ms a step, and that ratio, for a loop of one's own that reads every
-tenth loss and for many steps in one function.
+A step of 20 ms and a front end of 15, each times a factor that is drawn anew for every batch.
+Wanted: at most 1.03 times what the same numbers give with the same slots and free copies, by
+simulation.  Prints ms a step, and that ratio, for a loop of one's own that reads every tenth loss
+and for many steps in one function.
 """
 
 import argparse

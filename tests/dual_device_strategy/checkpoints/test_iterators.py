@@ -263,8 +263,8 @@ def test_saved_when_the_host_has_ended_the_next_epoch_has_its_order(pair, tmp_pa
     again = distributed()
     restored = iter(again)
     tf.train.Checkpoint(iterator=restored).restore(path).assert_consumed()
-    for dataset, iterator in ((stopped, iterator), (again, restored)):
-        assert_equal(values(iterator), expected[0][consumed:])
+    for dataset, rest in ((stopped, iterator), (again, restored)):
+        assert_equal(values(rest), expected[0][consumed:])
         assert_equal(values(iter(dataset)), expected[1])
 
 
