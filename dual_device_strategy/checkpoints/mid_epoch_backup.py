@@ -42,7 +42,8 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
     the beginning of each epoch.  A backup replaces the previous one only when it is complete; a
     kill while it is written leaves the previous one.  When `fit` ends, backups are deleted.
 
-    It works under `DataModelSplitStrategy`, for datasets whose iterators can be saved.  Not in a
+    It works under `DataModelSplitStrategy` and, with one data device,
+    `MirroredDataModelSplitStrategy`, for datasets whose iterators can be saved.  Not in a
     backup: other callbacks, the order of a validation dataset that shuffles, and random ops of the
     model that use neither kind of generator.  A finished `fit` that was kept
     (`delete_checkpoint=False`) and gets more epochs begins the dataset's order anew.
@@ -188,9 +189,12 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
         number = int(latest.rsplit("-", 1)[1]) + 1 if latest else 1
         self._manager.save(checkpoint_number=number)
 
-    def _state(self) -> dict[str, list]:
+    def _state(self) -> dict[str, object]:
         variables = [variable.value for variable in self._variables()]
-        return {"variables": variables, "generators": _generators(self.model)}
+        state = {"variables": variables, "generators": _generators(self.model)}
+        # Of a strategy with shares="auto"; else the same steps would have other sums.
+        choice = getattr(self.model.distribute_strategy, "share_choice", None)
+        return state if choice is None else {**state, "shares": choice}
 
     def _variables(self) -> list[keras.Variable]:
         optimizer = self.model.optimizer
