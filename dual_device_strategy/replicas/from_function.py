@@ -67,6 +67,7 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
         ]
         iterator = self._iterator(iterators, sealed=False)
         iterator.countable = False
+        iterator.cannot_be_saved = "it is of a dataset function"
         iterator.slots = self._strategy.extended.slots_in_use = self._stagings[0].ready_slots + 2
         return iterator
 
