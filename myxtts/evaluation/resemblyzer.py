@@ -16,6 +16,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from myxtts import UserError
 from myxtts.evaluation.waveforms import resampled
@@ -35,7 +36,11 @@ class Resemblyzer:
     """Vectors of voices, near for one voice and far for two; see the module."""
 
     def __init__(self, weights: Path | None = None):
-        self._network = _network(read_weights(weights or _installed()))
+        network = _network(read_weights(weights or _installed()))
+        self._network = tf.function(
+            lambda parts: network(parts),
+            input_signature=[tf.TensorSpec([None, _FRAMES, _BANDS])],
+        )
 
     def vectors(self, waveforms: Sequence[np.ndarray], sample_rate: int) -> np.ndarray:
         """float32 unit vectors [clips, 256] of float waveforms."""
