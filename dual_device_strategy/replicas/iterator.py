@@ -100,6 +100,14 @@ class ReplicaBatchesSpec(tf.TypeSpec):
     def _serialize(self):
         return self._devices, self._specs, self._sealed
 
+    def goes_as(self, other) -> bool:
+        """Whether batches of both types come in the same way, of whatever shapes."""
+        return self._serialize()[::2] == other._serialize()[::2]
+
+    def with_elements(self, element_spec) -> "ReplicaBatchesSpec":
+        specs = replica_compat.per_replica_specs(element_spec, len(self._devices))
+        return ReplicaBatchesSpec(self._devices, specs, self._sealed)
+
     @property
     def _component_specs(self):
         if self._sealed:
@@ -186,17 +194,22 @@ class ReplicaIteratorSpec(compat.DistributedIteratorSpec):
         return (*super()._serialize(), self._batches)
 
     def most_specific_common_supertype(self, others):
+        if not all(self._batches.goes_as(other._batches) for other in others):
+            return None
         common = super().most_specific_common_supertype(others)
-        return common and common.over(self._batches)
+        return common and self._with_batches(common)
 
     def is_subtype_of(self, other):
-        return super().is_subtype_of(other) and self._batches == other._batches
+        return super().is_subtype_of(other) and self._batches.goes_as(other._batches)
 
     def _with_tensor_ranks_only(self):
-        return super()._with_tensor_ranks_only().over(self._batches)
+        return self._with_batches(super()._with_tensor_ranks_only())
 
     def _without_tensor_names(self):
-        return super()._without_tensor_names().over(self._batches)
+        return self._with_batches(super()._without_tensor_names())
+
+    def _with_batches(self, spec):
+        return spec.over(self._batches.with_elements(spec._element_spec))
 
     @property
     def _component_specs(self):

@@ -133,6 +133,20 @@ def test_element_spec_and_refusals_are_those_of_mirrored_strategy():
     assert refused[0] == refused[1]
 
 
+def test_the_type_that_two_iterators_have_in_common_is_of_the_shapes_both_have():
+    strategy = ours("cpu")
+    wide, narrow = (
+        iter(strategy.experimental_distribute_dataset(dataset))._type_spec
+        for dataset in (
+            tf.data.Dataset.range(12).batch(2).batch(6),  # of any width, for TensorFlow
+            tf.data.Dataset.from_tensors(tf.zeros([6, 2], tf.int64)),
+        )
+    )
+    assert narrow != wide == wide.most_specific_common_supertype([narrow])
+    assert narrow.most_specific_common_supertype([wide]) == wide
+    assert narrow.is_subtype_of(wide) and not wide.is_subtype_of(narrow)
+
+
 def test_a_single_replica_takes_elements_that_are_not_batches():
     strategy = MirroredDataModelSplitStrategy(["CPU:1"], ["CPU:2"])
     batches = list(strategy.experimental_distribute_dataset(tf.data.Dataset.range(3)))
