@@ -55,8 +55,6 @@ class Copy:
         chosen = ["-k", keyword] if keyword else []
         environment = {**os.environ, "PYTHONPATH": str(self.root)}
         done = self._processes.run([*arguments, *chosen], cwd=self.root, env=environment)
-        if done.returncode == 5 and keyword:  # no test has such a name any more
-            done = self._processes.run(arguments, cwd=self.root, env=environment)
         if done.returncode == 0:
             return None
         named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)

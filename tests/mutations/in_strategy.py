@@ -59,9 +59,10 @@ MISTAKES = (
     Mistake(
         "one slot more than asked for",
         STRATEGY,
-        right="        ready = self.slots - 2\n",
-        wrong="        ready = self.slots - 1\n",
-        tests="tests/dual_device_strategy/test_slots.py tests/dual_device_strategy/test_staging.py",
+        right='        ready = (FIRST if self.slots == "auto" else self.slots) - 2\n',
+        wrong='        ready = (FIRST if self.slots == "auto" else self.slots) - 1\n',
+        tests="tests/dual_device_strategy/test_staging.py",
+        keyword="slots",
     ),
     Mistake(
         "data_scope changes nothing",

@@ -11,7 +11,7 @@ MISTAKES = (
         TRAINER,
         right="        if _digest(path) != wanted:\n",
         wrong="        if False:\n",
-        tests="tests/myxtts/training/test_stage_run.py",
+        tests="tests/myxtts/training/test_stage_checkpoints.py",
         keyword="damaged",
     ),
     Mistake(
@@ -19,7 +19,7 @@ MISTAKES = (
         TRAINER,
         right="    if old.is_dir() and not best.exists():\n        os.rename(old, best)\n",
         wrong="",
-        tests="tests/myxtts/training/test_stage_run.py",
+        tests="tests/myxtts/training/test_stage_checkpoints.py",
         keyword="put_back",
     ),
     Mistake(

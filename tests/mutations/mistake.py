@@ -9,7 +9,7 @@ class Mistake:
 
     Attributes:
       place: the package, folder or file whose code holds `right` exactly once, so files may move.
-      keyword: chooses among the tests, as `pytest -k`; where it chooses none, all are run.
+      keyword: chooses among the tests, as `pytest -k`; without one all are run.
     """
 
     name: str
