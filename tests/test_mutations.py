@@ -22,7 +22,7 @@ def copy(tmp_path_factory) -> Path:
     return place
 
 
-def tests_in(path: Path) -> list[str]:
+def names_of_tests(path: Path) -> list[str]:
     files = [path] if path.is_file() else sorted(path.rglob("test_*.py"))
     texts = [f"{file.stem} {file.read_text(encoding='utf-8')}" for file in files]
     return [name for text in texts for name in re.findall(r"test_\w+", text)]
@@ -33,6 +33,6 @@ def test_a_mistake_fits_the_code_and_names_tests(mistake, copy):
     path = put_in(mistake, copy)  # raises unless its snippet is there exactly once
     compile(path.read_text(encoding="utf-8"), str(path), "exec")
     path.write_bytes((ROOT / path.relative_to(copy)).read_bytes())
-    names = [name for tests in mistake.tests.split() for name in tests_in(ROOT / tests)]
+    names = [name for tests in mistake.tests.split() for name in names_of_tests(ROOT / tests)]
     words = mistake.keyword.split(" or ")
     assert any(word in name for word in words for name in names), mistake.keyword

@@ -62,7 +62,7 @@ MISTAKES = (
         TRAINER,
         right="            limits.append(steps[at + 1] - steps[at])\n",
         wrong="            limits.append(steps[at + 1] - steps[at] + 1)\n",
-        tests="tests/myxtts/training/test_stage_run.py",
+        tests="tests/myxtts/training/test_stage_minutes.py",
         keyword="budget",
     ),
     Mistake(
