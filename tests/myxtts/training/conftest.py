@@ -1,6 +1,7 @@
 """Networks so small that a stage is traced and trained within seconds."""
 
 import dataclasses
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -122,3 +123,20 @@ def clips(prepared_at_24k):
     corpus = Corpus.load(prepared_at_24k)
     english = [i for i in corpus.samples.argsort(kind="stable") if corpus.language_of(i) == "en"]
     return corpus.subset(english[:10]), corpus.subset(english[10:14])
+
+
+@pytest.fixture(scope="session")
+def six_steps(make_trainer, tmp_path_factory):
+    """A toy's run of six steps, and its report; see `six_steps_done`."""
+    path = tmp_path_factory.mktemp("six_steps")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(STAGES, "tokenizer", Toy)
+        return path, make_trainer(path, max_steps=6).run(["tokenizer"])
+
+
+@pytest.fixture
+def six_steps_done(six_steps, tmp_path):
+    """The report of a toy's six steps, whose run is a copy in tmp_path."""
+    path, report = six_steps
+    shutil.copytree(path, tmp_path, dirs_exist_ok=True)
+    return report

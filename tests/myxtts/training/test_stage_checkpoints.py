@@ -50,8 +50,9 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_offered(toy,
 
 
 @pytest.mark.parametrize("name", ["state.json", "weights.index"])
-def test_a_checkpoint_with_a_changed_or_missing_file_is_refused(name, toy, tmp_path):
-    toy(max_steps=6)()
+def test_a_checkpoint_with_a_changed_or_missing_file_is_refused(
+    name, toy, six_steps_done, tmp_path
+):
     stage = RunDirectory(tmp_path).stage("tokenizer")
     (stage / "finished.json").unlink()
     newest = step_directories(stage)[-1]
@@ -64,8 +65,9 @@ def test_a_checkpoint_with_a_changed_or_missing_file_is_refused(name, toy, tmp_p
         toy(max_steps=6)()
 
 
-def test_a_checkpoint_made_with_other_settings_is_refused_with_the_setting(toy, tmp_path):
-    toy(max_steps=6)()
+def test_a_checkpoint_made_with_other_settings_is_refused_with_the_setting(
+    toy, six_steps_done, tmp_path
+):
     (RunDirectory(tmp_path).stage("tokenizer") / "finished.json").unlink()
     with pytest.raises(UserError, match="seed=0, not 3; give what it was made with"):
         toy(max_steps=6, seed=3)()
@@ -75,8 +77,9 @@ def test_a_checkpoint_made_with_other_settings_is_refused_with_the_setting(toy, 
     assert toy(max_steps=8, log_steps=3)().stages["tokenizer"]["steps"] == 8
 
 
-def test_a_disk_that_is_full_while_saving_is_one_sentence_and_leaves_the_others(toy, tmp_path):
-    toy(max_steps=6)()
+def test_a_disk_that_is_full_while_saving_is_one_sentence_and_leaves_the_others(
+    toy, six_steps_done, tmp_path
+):
     run = RunDirectory(tmp_path)
     (run.stage("tokenizer") / "finished.json").unlink()
     before = step_directories(run.stage("tokenizer"))

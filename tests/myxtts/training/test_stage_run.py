@@ -46,8 +46,9 @@ def test_bad_batches_are_counted_across_an_interruption(toy, tmp_path):
         toy(spoil=range(5, 100), max_skipped=6)()
 
 
-def test_continuing_with_another_batch_size_of_the_stage_is_refused(toy, small_config, tmp_path):
-    toy(max_steps=6)()
+def test_continuing_with_another_batch_size_of_the_stage_is_refused(
+    toy, six_steps_done, small_config, tmp_path
+):
     (RunDirectory(tmp_path).stage("tokenizer") / "finished.json").unlink()
     learning = small_config.stage("tokenizer")
     smaller = dataclasses.replace(learning, batch_size=2)
@@ -66,9 +67,8 @@ def contents(path):
 
 
 def test_a_finished_run_refuses_the_job_of_another_and_is_left_as_it_was(
-    toy, small_config, sides, tmp_path
+    toy, six_steps_done, small_config, sides, tmp_path
 ):
-    toy(max_steps=6)()
     before = contents(tmp_path)
     training, held_out, _ = sides
     fewer = training.subset(range(len(training) - 1))
@@ -99,14 +99,13 @@ def test_a_run_that_another_job_has_begun_is_refused_before_its_first_checkpoint
 
 
 def test_a_finished_stage_says_which_new_settings_have_no_effect_on_it(
-    toy, small_config, tmp_path, caplog
+    toy, six_steps_done, small_config, tmp_path, caplog
 ):
-    first = toy(max_steps=6)()
     before = RunDirectory(tmp_path).config_file.read_bytes()
     slower = dataclasses.replace(small_config.stage("tokenizer"), learning_rate=1e-5)
     with caplog.at_level(logging.WARNING, logger="absl"):
         again = toy(max_steps=12, stages={"tokenizer": slower}, log_steps=7)()
-    assert again.stages == first.stages
+    assert again.stages == six_steps_done.stages
     (said,) = [r.getMessage() for r in caplog.records if "no effect" in r.getMessage()]
     assert "tokenizer.learning_rate=0.001, not 1e-05" in said and "max_steps=6, not 12" in said
     assert "log_steps" not in said
