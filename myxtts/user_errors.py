@@ -9,6 +9,8 @@ from absl import app, flags, logging
 from myxtts import UserError, start_up
 from myxtts.command import console
 
+_HELP = {"--help", "-help", "-h", "-?", "--helpshort", "--helpfull"}
+
 
 def run_command(main: Callable[[list[str]], None], *, stopped: str = "stopped") -> None:
     """Runs a command: plain lines in a terminal, one sentence for a mistake or Ctrl-C.
@@ -37,11 +39,15 @@ def run_command(main: Callable[[list[str]], None], *, stopped: str = "stopped") 
 
 def parse_or_exit(argv: Sequence[str]) -> list[str]:
     """Flags that cannot be read end the command with one sentence and exit code 1, where absl
-    would print FATAL."""
+    would print FATAL. --help ends it with 0, where absl has 1."""
     try:
         return flags.FLAGS(list(argv))
     except flags.Error as error:
         sys.exit(f"error: {error}")
+    except SystemExit:
+        if not _HELP & set(argv[1:]):
+            raise
+        sys.exit(0)
 
 
 def need_reference(path: str | os.PathLike) -> None:

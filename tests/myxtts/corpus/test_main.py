@@ -39,3 +39,8 @@ def test_the_command_says_what_it_found_without_starting_tensorflow(run_python, 
     assert "clips      8, 0.1 min, 0 of them copied" in done.stdout
     assert "speakers   1: corpus 8" in done.stdout and "rejected   1 (11.1%)" in done.stdout
     assert done.stdout.strip().endswith("False")
+
+
+def test_the_help_ends_with_exit_code_0(run_python):
+    done = run_python(["-m", "myxtts.corpus", "--help"])
+    assert done.returncode == 0 and "--train_data" in done.stdout, done.stderr
