@@ -5,12 +5,11 @@ loss, which the loop reads, on every step or now and then.
 """
 
 import dataclasses
-import statistics
-import time
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from dual_device_strategy.compare.host_cores import front_end_core_ms, holding_a_core
 from dual_device_strategy.devices.names import kind_and_index
 from dual_device_strategy.front_end import on_data_device
 from dual_device_strategy.replicas import MirroredDataModelSplitStrategy
@@ -20,7 +19,10 @@ from dual_device_strategy.workload import Workload
 
 OURS = "split (ours)"
 SHARED = "split, data device trains a share (ours)"
-OF_OURS = (OURS, SHARED)
+AUTO = 'split, shares="auto" (ours)'
+OF_OURS = (OURS, SHARED, AUTO)
+# shares="auto" looks at so many epochs of so many steps before it is measured.
+LOOKS_AT, LOOK_STEPS = 3, 24
 HOST_SIDE = "front end on the host"
 IN_STEP = "mirrored, front end in the step"
 Loop = tuple[Callable[[], object], Callable[[object], tf.Tensor]]
@@ -61,13 +63,18 @@ def _several(devices):
 
 
 def contenders(
-    workload: Workload, setting: Setting, measured: Callable[[], Work] | None = None
+    workload: Workload,
+    setting: Setting,
+    measured: Callable[[], Work] | None = None,
+    details: dict[str, str] | None = None,
 ) -> dict[str, Callable[[], Loop]]:
     """Functions that make a loop, by name; making one may run out of memory.
 
     `measured` tells what the parts take alone; the shares follow from it.  Without it there is no
-    contender with shares.
+    contender with shares.  Into `details` goes, by name, what else is to be known of a contender
+    that was made.
     """
+    details = {} if details is None else details
     made = {
         OURS: split,
         "one device": one_device,
@@ -78,7 +85,10 @@ def contenders(
     found = {name: lambda make=make: make(workload, setting) for name, make in made.items()}
     count = len(setting.all_devices)
     if count > 1 and workload.batch_size >= count and measured:
-        found[SHARED] = lambda: with_shares(workload, setting, measured())
+        found[SHARED] = lambda: with_shares(workload, setting, measured(), details)
+        if setting.shares is None:
+            choice = {}  # kept from round to round
+            found[AUTO] = lambda: with_chosen_shares(workload, setting, choice, details)
     if count > 1 and workload.batch_size % count == 0:
         found[IN_STEP] = lambda: mirrored_on_all(workload, setting)
     return found
@@ -120,30 +130,46 @@ def split(workload: Workload, setting: Setting) -> Loop:
     return _staged(strategy, workload)
 
 
-def with_shares(workload: Workload, setting: Setting, work: Work) -> Loop:
+def with_shares(workload: Workload, setting: Setting, work: Work, details: dict) -> Loop:
     """The data devices train as well, as many rows as make all devices take the same time."""
     data, model = setting.data_devices, setting.all_devices
-    shares = setting.shares or _best(setting, work).shares
-    strategy = MirroredDataModelSplitStrategy(data, model, slots=setting.slots, shares=shares)
+    best = best_shares(work, len(data), len(model))
+    strategy = MirroredDataModelSplitStrategy(
+        data, model, slots=setting.slots, shares=setting.shares or best.shares
+    )
+    details[SHARED] = f"{':'.join(map(str, best.rows))} rows"
+    if setting.shares:
+        details[SHARED] = f"shares {setting.shares}"
     return _staged(strategy, workload)
 
 
-def _best(setting, work):
-    return best_shares(work, len(setting.data_devices), len(setting.all_devices))
+def with_chosen_shares(
+    workload: Workload, setting: Setting, choice: dict, details: dict
+) -> Loop:
+    """The strategy chooses the shares; it is measured once it has chosen."""
+    strategy = MirroredDataModelSplitStrategy(
+        setting.data_devices, setting.all_devices, slots=setting.slots, shares="auto"
+    )
+    if choice:
+        strategy.share_choice.deserialize(choice["made"])
+    step, dataset = _step_under(strategy, workload.train_step), _prepared(workload)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    for _ in range(0 if choice else LOOKS_AT):
+        iterator = iter(distributed)
+        for _ in range(LOOK_STEPS):
+            step(next(iterator)).numpy()
+    iterator = iter(distributed)
+    choice["made"] = strategy.share_choice.serialize()
+    details[AUTO] = "shares " + ", ".join(f"{share:.2f}" for share in strategy.shares)
+    return lambda: next(iterator), step
 
 
-def shares_of(setting: Setting, work: Work) -> str:
-    """The shares of `with_shares` in words."""
-    if setting.shares == "auto":
-        return "shares chosen while it trains"
-    if setting.shares:
-        return f"shares {','.join(f'{share:g}' for share in setting.shares)}"
-    return f"{':'.join(map(str, _best(setting, work).rows))} rows"
+def _prepared(workload):
+    return workload.host().apply(on_data_device(workload.front_end))
 
 
 def _staged(strategy, workload):
-    dataset = workload.host().apply(on_data_device(workload.front_end))
-    return _under(strategy, dataset, workload.train_step)
+    return _under(strategy, _prepared(workload), workload.train_step)
 
 
 def one_device(workload: Workload, setting: Setting) -> Loop:
@@ -186,28 +212,13 @@ def host_side(workload: Workload, setting: Setting) -> Loop:
         train = workload.train_step()
     front_end = workload.front_end
     if workload.part_ms:
-        hold_core = holding_a_core(front_end_core_ms(workload, setting))
+        hold_core = holding_a_core(front_end_core_ms(workload, setting.host_slowdown))
         front_end = lambda *batch: hold_core(batch)  # noqa: E731
     with tf.device("/CPU:0"):
         dataset = workload.host().map(front_end, num_parallel_calls=tf.data.AUTOTUNE)
     iterator = _prefetched(dataset, model)
     run = tf.function(train)
     return lambda: next(iterator), on(model, run)
-
-
-def front_end_core_ms(workload: Workload, setting: Setting) -> float:
-    """How long the front end keeps a core of the host busy with a batch."""
-    if workload.part_ms:
-        return workload.scaled_ms()[1] * setting.host_slowdown
-    with tf.device("/CPU:0"):
-        batch, times = next(iter(workload.host())), []
-        run = tf.function(lambda *batch: workload.front_end(*batch)[1][0, 0, 0])
-        run(*batch).numpy()
-        for _ in range(5):
-            begin = time.process_time()
-            run(*batch).numpy()
-            times.append(1e3 * (time.process_time() - begin))
-    return statistics.median(times)
 
 
 def on(device: str, function: Callable) -> Callable:
@@ -218,36 +229,15 @@ def on(device: str, function: Callable) -> Callable:
     return call
 
 
-def holding_a_core(ms: float) -> Callable:
-    """A function that passes a batch on after `ms` milliseconds of work on one core."""
-    with tf.device("/CPU:0"):
-        matrix = tf.eye(64)  # small enough that one core multiplies it
-
-    def products(times):
-        return tf.while_loop(lambda i, _: i < times, lambda i, m: (i + 1, m @ matrix), (0, matrix))[
-            1
-        ]
-
-    timed, times = tf.function(products), 500
-    with tf.device("/CPU:0"):
-        timed(tf.constant(times))
-        begin = time.process_time()
-        for _ in range(5):
-            timed(tf.constant(times)).numpy()
-        per_ms = 5 * times / max(1e-3, 1e3 * (time.process_time() - begin))
-    wanted = round(ms * per_ms)
-
-    def hold(batch):
-        with tf.control_dependencies([products(wanted)]):
-            return tuple(tf.identity(t) for t in batch)
-
-    return hold
-
-
 def _under(strategy, dataset, make_step) -> Loop:
+    step = _step_under(strategy, make_step)
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    return lambda: next(iterator), step
+
+
+def _step_under(strategy, make_step):
     with strategy.scope():
         train = make_step()
-    iterator = iter(strategy.experimental_distribute_dataset(dataset))
 
     @tf.function
     def step(batch):
@@ -256,7 +246,7 @@ def _under(strategy, dataset, make_step) -> Loop:
             return strategy.reduce(tf.distribute.ReduceOp.SUM, loss, axis=None)
         return loss
 
-    return lambda: next(iterator), step
+    return step
 
 
 def _inline(workload):

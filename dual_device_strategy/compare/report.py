@@ -233,7 +233,7 @@ def recommendation(comparisons: list[Comparison], slots, memory_mb: float | None
     within = f" for {memory_mb:,.0f} MB on the model device" if memory_mb else ""
     text = f"Recommended{within}: batch_size={chosen} with slots={slots}"
     if ours[chosen].detail:
-        text += f" and shares ({ours[chosen].detail})"
+        text += f" and shares ({ours[chosen].detail.removeprefix('shares ')})"
     text += f", {rates[chosen]:.0f} elements/s"
     for comparison in comparisons:
         for row in comparison.rows:

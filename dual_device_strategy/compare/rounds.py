@@ -7,14 +7,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from dual_device_strategy.compare.contenders import (
-    SHARED,
-    Setting,
-    contenders,
-    front_end_core_ms,
-    parts_alone,
-    shares_of,
-)
+from dual_device_strategy.compare.contenders import Setting, contenders, parts_alone
+from dual_device_strategy.compare.host_cores import front_end_core_ms
 from dual_device_strategy.devices import short_name
 from dual_device_strategy.out_of_memory import exhausted_device
 from dual_device_strategy.readings import Reading, step_times
@@ -124,7 +118,8 @@ def compare_at(
     alone = parts_alone(workload, setting)
     scaled = workload.scaled_ms() if workload.part_ms else None
     rows: dict[str, Row] = {}
-    made = contenders(workload, setting, lambda: _work(workload, rows))
+    details: dict[str, str] = {}
+    made = contenders(workload, setting, lambda: _work(workload, rows), details)
     makers = {name: make for name, make in made.items() if name not in without}
     rows |= {name: Row(name, workload.batch_size, scaled) for name in (*alone, *makers)}
     devices = {"data": setting.data_devices, "model": setting.model_devices}
@@ -132,14 +127,14 @@ def compare_at(
         for name, make in {**alone, **makers}.items():
             if not rows[name].problem:
                 _run(rows[name], make, steps, devices, readings[:1] if name in alone else readings)
-    if SHARED in rows and not rows[SHARED].problem:
-        rows[SHARED].detail = shares_of(setting, _work(workload, rows))
+    for name, detail in details.items():
+        rows[name].detail = detail
     return Comparison(
         batch_size=workload.batch_size,
         part_ms=scaled,
         rows=[rows[name] for name in makers],
         alone={name: rows[name] for name in alone},
-        host_core_ms=front_end_core_ms(workload, setting),
+        host_core_ms=front_end_core_ms(workload, setting.host_slowdown),
         readings=tuple(readings),
         fixed_ms=workload.fixed_ms,
         divided={"front end": len(devices["data"]), "step": len(devices["model"])},

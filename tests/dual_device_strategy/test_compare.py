@@ -9,15 +9,16 @@ import tensorflow as tf
 from dual_device_strategy import DataModelSplitStrategy, Monitor, devices
 from dual_device_strategy.compare import plot, report
 from dual_device_strategy.compare.contenders import (
+    AUTO,
     HOST_SIDE,
     IN_STEP,
     OURS,
     SHARED,
     Setting,
     contenders,
-    holding_a_core,
     parts_alone,
 )
+from dual_device_strategy.compare.host_cores import holding_a_core
 from dual_device_strategy.compare.logs import compare_logs
 from dual_device_strategy.compare.rounds import Comparison, Row, compare_at
 from dual_device_strategy.monitor import RunLog
@@ -40,6 +41,7 @@ def test_every_contender_computes_the_same_loss():
     workload = Workload(2, 8, 8, width=16, layers=1)
     losses = {}
     made = contenders(workload, Setting("GPU:0", "GPU:1"), lambda: Work(step=1, rows=2))
+    made.pop(AUTO)  # it has trained before it is measured
     for name, make in made.items():
         tf.keras.utils.set_random_seed(3)
         next_batch, step = make()
@@ -54,7 +56,9 @@ def compared():
 
 
 def test_rounds_measure_every_contender_and_every_stage_alone(compared):
-    assert {row.name for row in compared.rows} == {OURS, SHARED, *PEERS}
+    assert {row.name for row in compared.rows} == {OURS, SHARED, AUTO, *PEERS}
+    details = {row.name: row.detail for row in compared.rows if row.detail}
+    assert details[SHARED] == "3:1 rows" and details[AUTO].startswith("shares 0.")
     assert set(compared.alone) == {"host", "front end", "step"}
     for row in (*compared.rows, *compared.alone.values()):
         assert (len(row.times), row.problem) == (8, "")
@@ -80,7 +84,7 @@ def test_memory_is_counted_on_the_device_that_holds_it(compared):
 
 def test_what_does_not_fit_is_a_row_of_the_table_and_the_others_go_on():
     hungry = dataclasses.replace(SMALL, step_mb=400)  # 1,600 of 1,024 MB
-    without = {SHARED, *PEERS} - {"one device", IN_STEP}
+    without = {SHARED, AUTO, *PEERS} - {"one device", IN_STEP}
     comparison = compare_at(hungry, Setting("GPU:0", "GPU:1"), steps=2, rounds=1, without=without)
     problems = {row.name: row.problem for row in comparison.rows}
     # Half a batch on each device fits.
@@ -99,7 +103,7 @@ def test_an_odd_batch_is_not_halved():
 def test_several_devices_divide_the_work_and_the_limit():
     setting = Setting(["CPU:3", "CPU:2"], ["CPU:0", "CPU:1", "CPU:2"])
     assert setting.model_devices == ("CPU:0", "CPU:1")
-    without = PEERS - {IN_STEP}
+    without = {AUTO, *PEERS} - {IN_STEP}
     several = compare_at(
         dataclasses.replace(SMALL, step_mb=0), setting, steps=2, rounds=1, without=without,
         readings=[Reading.ONE_FUNCTION],
