@@ -16,7 +16,7 @@ were tried:
 Costs(front_end=20.0, front_fixed=0.0, step_fixed=0.0, step=60.0)
 >>> best(roles, costs, rows=24)
 Plan(all_prepare=False, rows=(16, 8))
->>> best(roles, Costs(30.0, 0.0, 0.0, 20.0), rows=24, all_may_prepare=True)
+>>> best(roles, Costs(30.0, 0.0, 0.0, 20.0), rows=24, all_prepare=True)
 Plan(all_prepare=True, rows=(12, 12))
 """
 
@@ -25,8 +25,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# A plan in which more devices prepare must be this much faster.
-WORTH = 0.015
 # How a fit weighs the front end's measured time, and fixed costs that nothing shows, against the
 # times of steps: both only decide where the times of steps do not.
 _TRUST, _DOUBT = 0.02, 0.002
@@ -92,18 +90,8 @@ def equal(roles: Roles, rows: int) -> Plan:
     return Plan(False, tuple(rows // count + (i < rows % count) for i in range(count)))
 
 
-def best(roles: Roles, costs: Costs, rows: int, all_may_prepare: bool = False) -> Plan:
-    """The fastest plan for batches of `rows` rows; every model device has at least one."""
-    plans = [_divided(roles, costs, rows, all_prepare=False)]
-    if all_may_prepare:
-        plans.append(_divided(roles, costs, rows, all_prepare=True))
-        few, many = (step_ms(roles, costs, plan) for plan in plans)
-        if many < (1 - WORTH) * few:
-            return plans[1]
-    return plans[0]
-
-
-def _divided(roles, costs, rows, all_prepare) -> Plan:
+def best(roles: Roles, costs: Costs, rows: int, all_prepare: bool = False) -> Plan:
+    """The fastest plan of a kind for batches of `rows` rows; each model device has at least one."""
     given = [1] * len(roles.training)
     for _ in range(rows - len(given)):  # each row to the device that is done with it first
         work, _ = _work(roles, costs, _Part(all_prepare, [(n + 1) / rows for n in given]))

@@ -18,7 +18,15 @@ from absl import logging
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.devices import short_name
 from dual_device_strategy.replicas.front_end_alone import FrontEndAlone
-from dual_device_strategy.replicas.plans import Plan, Roles, best, equal, fitted, step_ms
+from dual_device_strategy.replicas.plans import (
+    Costs,
+    Plan,
+    Roles,
+    best,
+    equal,
+    fitted,
+    step_ms,
+)
 
 # An epoch with fewer batches than this is not judged, nor are its first ones: they are there when
 # it begins, and the first steps are traced.
@@ -147,13 +155,12 @@ class ShareTuning:
         tried = {plan: min(times) for plan, times in self._observed.items()}
         fastest = min(tried, key=tried.get)
         costs = fitted(self._roles, list(tried.items()), self._front_end_ms, self._front_fixed_ms)
-        wanted = best(self._roles, costs, self._rows, self.pieces is not None)
-        expected = step_ms(self._roles, costs, wanted)
+        wanted = self._promising(costs, tried)
         before = self.plan
-        promising = wanted not in tried and expected < (1 - WORTH) * tried[fastest]
-        if promising and self._changes < MOST_CHANGES:
+        if wanted and self._changes < MOST_CHANGES:
             self.plan = wanted
             self._changes += 1
+            expected = step_ms(self._roles, costs, wanted)
         else:
             self.plan, self.settled = fastest, True
             expected = tried[fastest]
@@ -170,6 +177,22 @@ class ShareTuning:
             costs.step_fixed,
             "; they stay" if self.settled else "",
         )
+
+    def _promising(self, costs: Costs, tried: dict[Plan, float]) -> Plan | None:
+        """A plan that was not tried and should be faster.
+
+        Where each device prepares its own rows, nothing is copied between devices.  No cost says
+        what that is worth; so it is tried where it should not be slower.
+        """
+        kinds = [True, False] if self.pieces else [False]
+        plans = [best(self._roles, costs, self._rows, all_prepare) for all_prepare in kinds]
+        fastest = min(tried.values())
+        for plan in sorted(plans, key=lambda plan: step_ms(self._roles, costs, plan)):
+            new_kind = plan.all_prepare and not any(each.all_prepare for each in tried)
+            worth = -WORTH if new_kind else WORTH
+            if plan not in tried and step_ms(self._roles, costs, plan) < (1 - worth) * fastest:
+                return plan
+        return None
 
     def _words(self, plan: Plan) -> str:
         rows = ", ".join(
