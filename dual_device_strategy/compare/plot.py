@@ -81,6 +81,7 @@ def page(comparisons: list[Comparison], emulated: bool) -> str:
         cases.append(
             f"{heading}<p class=verdict>{html.escape(report.verdict(of_case))}</p>"
             f"<div class=wide>{_bars(series)}</div>{_legend(series)}"
+            f"<p class=note>The bars are for a loss that is {of_case[0].readings[0].words}.</p>"
             + "".join(map(_table, of_case))
         )
     note = (

@@ -62,7 +62,7 @@ def title(comparison: Comparison) -> str:
     """The batch size, the times that were given, and each part alone."""
     given = ""
     if comparison.part_ms:
-        given = " (host {:g}, front end {:g}, step {:g} ms)".format(*comparison.part_ms)
+        given = " (host {:.4g}, front end {:.4g}, step {:.4g} ms)".format(*comparison.part_ms)
     alone = ", ".join(
         f"{name} {row.step_ms:.1f}" if row.step_ms else f"{name}: {row.problem}"
         for name, row in comparison.alone.items()
@@ -199,7 +199,7 @@ def _summed(c: Comparison, reading: Reading, names: list[str]) -> list[str]:
     times = {
         row.name: row.step_ms if first else row.other_ms(reading) for row in c.rows
     }
-    parts = ", ".join(f"{ms:g}" for ms in c.part_ms) if c.part_ms else "as they are"
+    parts = ", ".join(f"{ms:.4g}" for ms in c.part_ms) if c.part_ms else "as they are"
     limit = f"{c.limit_ms:.2f}" if c.limit_ms else "-"
     cells = [str(c.batch_size), parts, reading.words, limit]
     ours = times.get(OURS)
