@@ -41,7 +41,7 @@ def device_lists(
     if both and not shared:
         raise ValueError(
             f"{_names(both)} is in data_devices and in model_devices; if it is to train too, "
-            "give shares as well, one for each model device, such as shares=(0.7, 0.3); if not, "
+            "give shares as well, such as shares=(0.7, 0.3), or shares=\"auto\"; if not, "
             "leave it out of one of the lists"
         )
     host = compat.host_of(data[0])
