@@ -29,6 +29,7 @@ _HELP_OF_WORK = {
     "front_end_fixed_ms": "The part of a front end that does not depend on the rows",
     "step_fixed_ms": "The part of a step that does not depend on the rows",
     "gap_ms": "What the loop needs between two steps if it reads each result",
+    "gap_ahead_ms": "What is left of that with several replicas if it reads now and then",
 }
 _TIMES = {
     name.removesuffix("_ms"): flags.DEFINE_float(name, None, f"{text}, in ms.", lower_bound=0)

@@ -32,6 +32,8 @@ class Work:
       front_end_fixed: what each launch of the front end takes, whatever its rows.
       step_fixed: likewise of the step.
       gap: what a loop needs between two steps if it reads the result of each.
+      gap_ahead: what is left of that in a loop that runs ahead: nothing with one replica; several
+        are started one after the other, and wait for each other.
       rows: of a whole batch.
       gradient_mb: what devices add up after each step, in megabytes.
       link_gbps: the links between the devices of a machine, in gigabytes a second.
@@ -45,6 +47,7 @@ class Work:
     front_end_fixed: float = 0.0
     step_fixed: float = 0.0
     gap: float = 0.0
+    gap_ahead: float = 0.0
     rows: int = 24
     gradient_mb: float = 0.0
     link_gbps: float = 12.0
@@ -80,6 +83,7 @@ class Layout:
       rows: of each training device; where data devices train too, theirs are the last.
       parts: what each part takes for a batch, by name.
       gap: what is added to the devices that train if the loop reads on every step.
+      gap_ahead: likewise in a loop that runs ahead.
     """
 
     name: str
@@ -88,12 +92,12 @@ class Layout:
     devices: int
     parts: dict[str, float]
     gap: float
+    gap_ahead: float = 0.0
 
     @property
     def step_ms(self) -> float:
         """A step of a loop that reads the result of every step."""
-        later = {TRAINING: self.gap, PREPARING: self.gap if self.shared else 0.0}
-        return max(ms + later.get(part, 0.0) for part, ms in self.parts.items())
+        return self._with(self.gap)
 
     @property
     def without_host(self) -> "Layout":
@@ -104,7 +108,11 @@ class Layout:
     @property
     def ahead_ms(self) -> float:
         """A step of a loop that runs ahead of its devices, reading now and then."""
-        return max(self.parts.values())
+        return self._with(self.gap_ahead)
+
+    def _with(self, gap):
+        later = {TRAINING: gap, PREPARING: gap if self.shared else 0.0}
+        return max(ms + later.get(part, 0.0) for part, ms in self.parts.items())
 
     @property
     def limit(self) -> str:
@@ -183,6 +191,7 @@ def _in_step(work, devices):
             TRAINING: doing + work.all_reduce(devices),
         },
         gap=work.gap,
+        gap_ahead=work.gap_ahead if len(rows) > 1 else 0.0,
     )
 
 
@@ -201,6 +210,7 @@ def _split(work, preparing, devices):
             TRAINING: work.training(rows[0]) + work.all_reduce(training),
         },
         gap=work.gap,
+        gap_ahead=work.gap_ahead if len(rows) > 1 else 0.0,
     )
 
 
@@ -226,6 +236,7 @@ def best_shares(work: Work, preparing: int, devices: int) -> Layout:
                 TRAINING: work.training(others[0]) + work.all_reduce(devices),
             },
             gap=work.gap,
+            gap_ahead=work.gap_ahead,
         )
         if best is None or layout.step_ms < best.step_ms:
             best = layout

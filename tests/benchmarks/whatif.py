@@ -10,7 +10,7 @@ runs are measured.  Rounds over all configurations alternate; the medians are co
 
 With `devices` the front end and the step of 24 rows take as long as given, and each launch some
 more.  What a loop needs beside its step is measured first, with as many replicas and a step of
-20 ms; the rest is predicted.
+20 ms, in both kinds of loops; the rest is predicted.
 """
 
 import dataclasses
@@ -122,7 +122,7 @@ def on_devices(steps: int) -> None:
     emulation.start(gpus=4, gbps=12)
 
     def measured(strategy, dataset, step, fixed, read):
-        function = made_step(strategy, step, fixed)
+        function = made_step(strategy, step, fixed=fixed)
         iterator = iter(strategy.experimental_distribute_dataset(dataset))
         timed_steps(function, iterator, 10, read=True)
         return timed_steps(function, iterator, steps, read=read)
@@ -132,15 +132,19 @@ def on_devices(steps: int) -> None:
 
     gaps = {}
     for replicas in sorted({1, 2, 3, 4}):
-        gaps[replicas] = max(0.0, measured(mirrored(replicas), batches(), 0.0, 20, True) - 20)
-    print("gap by replicas: " + ", ".join(f"{n}: {ms:.1f} ms" for n, ms in gaps.items()))
+        strategy = mirrored(replicas)
+        gaps[replicas] = [
+            max(0.0, measured(strategy, batches(), 0.0, 20, read) - 20) for read in (True, False)
+        ]
+    print("gap by replicas, read on every step and at the end, ms:", gaps)
     errors = []
     for devices, front, step, fixed, name in ON_DEVICES:
         work = Work(
             front_end=front, step=step, front_end_fixed=fixed, step_fixed=fixed, rows=ROWS
         )
         layout = next(f for f in layouts(work, devices) if f.name.startswith(name))
-        layout = dataclasses.replace(layout, gap=gaps[len(layout.rows)])
+        gap, gap_ahead = gaps[len(layout.rows)]
+        layout = dataclasses.replace(layout, gap=gap, gap_ahead=gap_ahead)
         if layout.preparing:
             data = [f"GPU:{devices - 1 - i}" for i in range(layout.preparing)]
             strategy = MirroredDataModelSplitStrategy(

@@ -171,6 +171,8 @@ def test_the_host_the_links_and_the_gap_of_a_loop_that_reads_count_where_they_ar
     work = Work(front_end=20, transfer=30, step=40, gap=3, rows=24)
     split = next(f for f in layouts(work, 2) if f.name == "1 prepares, 1 trains")
     assert (split.step_ms, split.ahead_ms) == (43, 40)
+    both = next(f for f in layouts(Work(step=40, gap=3, gap_ahead=2), 2) if "do both" in f.name)
+    assert (both.step_ms, both.ahead_ms) == (23, 22)
     work = Work(step=40, rows=24, gradient_mb=120, link_gbps=12)
     assert layouts(work, 4)[0].parts["the model devices"] == pytest.approx(10 + 15)
 
