@@ -107,9 +107,11 @@ def _cut() -> str:
             raise UserError(f"--{name} is missing; cut needs --recordings=DIR and --out=DIR")
     if not os.path.isdir(FLAGS.recordings):
         raise UserError(f"--recordings={FLAGS.recordings} is no directory")
+    print(f"loading the recogniser {FLAGS.recogniser}", file=sys.stderr)
     from myxtts.corpus.cutting import cut
     from myxtts.evaluation.other_recognisers import recogniser_named
 
+    start_up.as_usual()
     recogniser = recogniser_named(
         FLAGS.recogniser,
         language=FLAGS.language,
@@ -123,8 +125,9 @@ def _cut() -> str:
 
 
 def _run(arguments: list[str]) -> None:
-    start_up.as_usual()  # `python -m myxtts corpus` has it quiet, and bars follow
     console.set_up()
+    if arguments[1:] != ["cut"]:
+        start_up.as_usual()  # bars follow; no TensorFlow is loaded
     try:
         main(arguments)
     except UserError as error:
@@ -134,4 +137,8 @@ def _run(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(_run, flags_parser=parse_or_exit)
+    start_up.quieten()
+    try:
+        app.run(_run, flags_parser=parse_or_exit)
+    finally:
+        start_up.as_usual()

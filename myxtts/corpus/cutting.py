@@ -78,7 +78,7 @@ def cut(
         samples = samples.mean(1)
         places = list(clips_of(samples, rate))
         if not places:
-            rejected.append((str(name), f"no {SHORTEST:g} s of speech were found in it"))
+            rejected.append((str(name), f"no {SHORTEST:g} s of speech was found in it"))
         heard = recogniser.transcribe([samples[a:b] for a, b in places], rate)
         texts = _with_transcript(path.with_suffix(".txt"), heard)
         who = speaker or (name.parts[0] if len(name.parts) > 1 else "speaker")
