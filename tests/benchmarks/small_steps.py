@@ -1,6 +1,6 @@
 """What the second copy costs where it gains nothing: empty and small steps, batches of any size.
 
-    python tests/benchmarks/small_steps.py [--rounds=5] [--kilobytes=64,256,2048] [--step_ms=0,1]
+    python tests/benchmarks/small_steps.py [--rounds=5] [--kilobytes=1024,4096] [--step_ms=0,1]
 
 On the emulated pair with fast links (16 GB/s).  Three slots have one copy at a time, four have two.
 The two take turns; medians in us a batch, and four slots over three (wanted: 1.05 at most).
@@ -59,7 +59,7 @@ def loops(slots: int, kilobytes: int, step_ms: float):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--kilobytes", default="64,256,2048")
+    parser.add_argument("--kilobytes", default="1024,4096")
     parser.add_argument("--step_ms", default="0,1")
     options = parser.parse_args()
     emulation.start(gpus=2, memory_mb=1024)

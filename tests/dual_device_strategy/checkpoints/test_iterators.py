@@ -121,7 +121,7 @@ def test_the_next_epoch_is_shuffled_as_in_a_run_that_never_stopped(strategy, tmp
 
 # One copy at a time, and two; two slots or three make one copy whatever the size.
 @pytest.mark.parametrize(
-    ("slots", "size"), [(2, 4), (3, 30_000), (4, 4), (4, 30_000), (8, 30_000), ("auto", 30_000)]
+    ("slots", "size"), [(2, 4), (3, 130_000), (4, 4), (4, 130_000), (8, 130_000), ("auto", 130_000)]
 )
 def test_any_number_of_slots_and_full_slots(pair, tmp_path, slots, size):
     strategy = DataModelSplitStrategy(*pair, slots=slots)
