@@ -215,17 +215,6 @@ def drops_remainder(dataset: tf.data.Dataset) -> bool:
     return bool(tf.get_static_value(dataset._drop_remainder))
 
 
-def slowed(dataset: tf.data.Dataset, seconds: float) -> tf.data.Dataset:
-    """`dataset` with a pause before each element."""
-    variant = tf.raw_ops.SleepDataset(
-        input_dataset=dataset._variant_tensor,
-        sleep_microseconds=tf.constant(int(1e6 * seconds), tf.int64),
-        output_types=flat_types(dataset.element_spec),
-        output_shapes=flat_shapes(dataset.element_spec),
-    )
-    return dataset_of(variant, dataset.element_spec)
-
-
 def distributed_spec(strategy: tf.distribute.Strategy, replica_spec):
     """The spec of all replicas' values; each is of `replica_spec`."""
     return input_lib._create_distributed_tensor_spec(strategy, replica_spec)

@@ -41,9 +41,7 @@ def watched(
     code = lambda value: tf.constant(value, tf.int64)  # noqa: E731
     batches = dataset.map(lambda *e: (tf.experimental.Optional.from_value(_one(e)), code(_BATCH)))
     end = tf.data.Dataset.from_tensors((empty, code(_END)))
-    clock = compat.slowed(
-        tf.data.Dataset.from_tensors((empty, code(_TICK))).repeat(), _TICK_SECONDS
-    )
+    clock = _slowed(tf.data.Dataset.from_tensors((empty, code(_TICK))).repeat(), _TICK_SECONDS)
     both = tf.data.Dataset.from_tensors(batches.concatenate(end)).concatenate(
         tf.data.Dataset.from_tensors(clock)
     )
@@ -70,6 +68,17 @@ def watched(
     counted = merged.scan((code(0), code(0)), count)
     counted = counted.take_while(lambda _, what: what != _END)
     return counted.filter(lambda _, what: what == _BATCH).map(lambda o, _: o.get_value())
+
+
+def _slowed(dataset: tf.data.Dataset, seconds: float) -> tf.data.Dataset:
+    """`dataset` with a pause before each element."""
+    variant = tf.raw_ops.SleepDataset(
+        input_dataset=compat.variant_of(dataset),
+        sleep_microseconds=tf.constant(int(1e6 * seconds), tf.int64),
+        output_types=compat.flat_types(dataset.element_spec),
+        output_shapes=compat.flat_shapes(dataset.element_spec),
+    )
+    return compat.dataset_of(variant, dataset.element_spec)
 
 
 def _one(element):

@@ -89,6 +89,7 @@ def test_every_element_comes_once_and_the_servers_end_on_sigterm(service):
     assert running.end() == [0, 0, 0]
 
 
+@pytest.mark.timing
 def test_a_worker_that_does_not_come_back_is_an_error_within_the_stated_time(service):
     running = service()
     began = []
@@ -121,6 +122,7 @@ def test_elements_that_were_lost_are_an_error_or_are_told(service, capfd):
         visited(running, kill_and_restart, mode="exactly once", patience_seconds=20)
 
 
+@pytest.mark.timing
 def test_a_service_without_workers_is_an_error_within_the_stated_time(service):
     began = time.monotonic()
     with pytest.raises(tf.errors.InvalidArgumentError, match="none has come yet"):
