@@ -67,6 +67,11 @@ def main(_) -> None:
         command.writable({"html": _HTML.value, "json": _JSON.value, "trace": _TRACE.value}),
     ):
         ways = readings.parsed(_READING.value)
+        if command.shares() == "auto":
+            raise ValueError(
+                "--shares=auto chooses between epochs, and profile measures one: name the shares, "
+                "such as --shares=0.7,0.3; whatif says which are the best."
+            )
         sys.exit(_profile(command.start_devices(several=True), ways))
 
 

@@ -186,6 +186,8 @@ def _verdict(parts, *, reached, one_device, saved, host_cores, cores, setup):
             f"; but you can have the same without it: move the front end back to the host, with "
             f"your {cores} cores it needs {host_cores}"
         )
+    elif host_cores is not None and host_cores > cores:
+        text += f"; on the host the front end would need {host_cores} cores, and you have {cores}"
     elif host_cores is not None:
         text += (
             f"; on the host the front end would keep {host_cores} of your {cores} cores busy, "

@@ -44,6 +44,7 @@ def test_help_shows_a_commands_flags_and_the_devices_and_exits_with_0(run_python
         (["validate", "--data_gpu=one"], "flag --data_gpu=one: it must be the index of a GPU, or"),
         (["profile", "--shares=half"], "flag --shares=half: it must be auto, or a number for each"),
         (["profile", "--shares=1"], "--shares=1.0 was given, but there is one model GPU"),
+        (["profile", "--shares=auto"], "--shares=auto chooses between epochs, and profile"),
         (["profile", "--data_gpu=1", "--model_gpu=0,1"], "GPU 1 is to prepare and to train: give"),
         (["example", "--model_gpu=0,1"], "--model_gpu=0,1 names several GPUs, and this command"),
         (["compare", "--logs", "one.jsonl"], "--logs compares two files, 1 were given"),
