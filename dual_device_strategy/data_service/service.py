@@ -100,7 +100,7 @@ class DataService:
                 'mode="in rounds" needs an endless dataset, as the consumers would wait for each '
                 "other at its end: add repeat(), and end the epoch by a number of steps"
             )
-        self._connect()
+        self.check_reachable()
         index, count = self.consumer or (None, None)
         served = dataset.apply(
             tf.data.experimental.service.distribute(
@@ -149,7 +149,8 @@ class DataService:
                 'without drop_remainder; or write mode="at most once"'
             )
 
-    def _connect(self) -> None:
+    def check_reachable(self) -> None:
+        """Raises `ConnectionError`, in one sentence, where nobody answers at the address."""
         host, _, port = self.address.rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()

@@ -23,6 +23,8 @@ _kept = logging.handlers.MemoryHandler(100_000, flushLevel=std_logging.CRITICAL 
 def set_up() -> None:
     """Makes lines of the log plain in a terminal, puts them above bars, and keeps them until
     `write_to` says where they belong."""
+    # It tells of every tensor that several machines add up.
+    std_logging.getLogger("tensorflow").setLevel(std_logging.WARNING)
     handler = absl_logging.get_absl_handler().python_handler
     for one in (handler, _kept):
         one.addFilter(_is_ours)

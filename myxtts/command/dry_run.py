@@ -2,18 +2,20 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator
 
 from dual_device_strategy import emulation
 from dual_device_strategy.devices import Devices
-from myxtts.command.advice import GB, JobFacts, advice, facts_of
+from myxtts.command.advice import GB, JobFacts, Place, advice, facts_of
 from myxtts.command.corpora import Clips, vocabulary_of
 from myxtts.command.settings import Job
 from myxtts.config import to_json
 from myxtts.training.data import StageData
+from myxtts.training.memory import Estimate
 
 
-def describe(job: Job, devices: Devices, clips: Clips) -> None:
+def describe(job: Job, clips: Clips, devices: Devices) -> None:
     """Prints settings, devices, corpus, networks, memory and advice. The run directory is left
     alone; the corpus is made or prepared, as the run would have to."""
     vocabulary = vocabulary_of(job, clips.training)
@@ -25,7 +27,7 @@ def describe(job: Job, devices: Devices, clips: Clips) -> None:
         ("Devices", _devices(job, devices)),
         ("Corpus", _corpus(job, clips, vocabulary)),
         ("Parameters", _parameters(facts)),
-        ("Memory of a training step, estimated", _memory(devices, facts)),
+        ("Memory of a training step, estimated", _memory(facts)),
         ("Advice", sentences or ["none: nothing was found that will hurt"]),
     )
     for title, lines in sections:
@@ -50,9 +52,11 @@ def _start(job: Job) -> Iterator[str]:
 
 
 def _devices(job: Job, devices: Devices) -> Iterator[str]:
-    yield f"{devices.data}"
-    yield f"{devices.model}"
-    yield f"{devices.reason}; strategy {job.values.strategy}, slots {job.slots}"
+    several = [*devices.data, *devices.model] if devices.several else [devices.data, devices.model]
+    yield from map(str, several)
+    shares = job.values["shares"]
+    told = f", shares {shares.serialize().partition('=')[2]}" if shares.present else ""
+    yield f"{devices.reason}; strategy {job.values.strategy}, slots {job.slots}{told}"
 
 
 def _corpus(job: Job, clips: Clips, vocabulary) -> Iterator[str]:
@@ -74,14 +78,21 @@ def _parameters(facts: JobFacts) -> Iterator[str]:
         yield f"{'':<10} {'a checkpoint':<15} {estimate.checkpoint_bytes / GB:9.2f} GB"
 
 
-def _memory(devices: Devices, facts: JobFacts) -> Iterator[str]:
-    for device in (devices.data, devices.model):
-        room = facts.device_bytes[device.role]
-        there = "" if room is None else f" of {room / GB:.2f} GB that are free"
-        if emulation.active() and device.kind == "GPU":
+def _memory(facts: JobFacts) -> Iterator[str]:
+    for place in facts.places:
+        there = "" if place.room is None else f" of {place.room / GB:.2f} GB that are free"
+        if emulation.active() and place.name.startswith("GPU"):
             there += ", emulated"
         for stage, estimate in facts.estimates.items():
             yield (
-                f"{device.role:<6} {device.logical:<6} {stage:<10} batches of "
-                f"{estimate.batch_size:>3} clips: {estimate.on(device.role) / GB:6.2f} GB{there}"
+                f"{place.part.role:<6} {place.name:<6} {stage:<10} {_clips(estimate, place)}: "
+                f"{estimate.on(place.part) / GB:6.2f} GB{there}"
             )
+
+
+def _clips(estimate: Estimate, place: Place) -> str:
+    share = place.part.trains or place.part.prepares
+    size = estimate.batch_size
+    if share == 1:
+        return f"batches of {size:>3} clips"
+    return f"{math.ceil(size * share)} clips of batches of {size}"

@@ -4,6 +4,7 @@
 2: the training failed.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -41,7 +42,13 @@ def run(argv: Sequence[str] | None = None, program: Sequence[str] | None = None)
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.INFO)
         console.set_up()
-        return _exit_code(*read, program)
+        code = _exit_code(*read, program)
+        if code and flags.FLAGS.strategy == "multi_worker":
+            # A normal end would wait for the other workers, and they for this one.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        return code
 
     app.run(main, argv=None if argv is None else list(argv), flags_parser=parse)
 
@@ -67,16 +74,26 @@ def _print_errors(sentences: Sequence[str]) -> int:
 def _run(canonical: list[str], mistakes: list[str], program: Sequence[str]) -> int:
     job, devices = _checked(mistakes)
     # What needs TensorFlow's networks is loaded only now that the command is known to be sound.
-    from myxtts.command import corpora, dry_run, new_language, profiling, training
+    from myxtts.command import corpora, dry_run, new_language, profiling, strategies, training
+    from myxtts.training.workers import Workers
 
-    clips = corpora.clips_of(job)
-    job = new_language.with_added_language(job, clips)
+    def prepared() -> tuple[Job, corpora.Clips]:
+        clips = corpora.clips_of(job)
+        return new_language.with_added_language(job, clips), clips
+
     if job.values.dry_run:
-        dry_run.describe(job, devices, clips)
+        dry_run.describe(*prepared(), devices)
         return DONE
     if job.values.profile:
-        return profiling.profile_job(job, devices, clips)
-    return training.train(job, devices, clips, again=[*program, *canonical], flags=canonical)
+        return profiling.profile_job(*prepared(), devices)
+    # First of all: a strategy of several machines wants to be, and mistakes show before clips are
+    # prepared.
+    strategy = strategies.make_strategy(job, devices)
+    workers = Workers(strategy)
+    job, clips = workers.chief_first(prepared)
+    return training.train(
+        job, devices, clips, strategy, again=[*program, *canonical], flags=canonical
+    )
 
 
 def _checked(mistakes: list[str]) -> tuple[Job, Devices]:
@@ -89,7 +106,7 @@ def _checked(mistakes: list[str]) -> tuple[Job, Devices]:
         found = error.sentences
     try:
         command.start_emulation_from_flags()
-        devices = command.configure_devices_from_flags()
+        devices = command.configure_devices_from_flags(several=True)
     except (ValueError, RuntimeError) as error:
         found.append(f"{error}")
     start_up.as_usual()

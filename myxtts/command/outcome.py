@@ -42,7 +42,10 @@ def outcome(run: RunDirectory, clips: Clips, report: Report) -> str:
         figures = ", ".join(f"{name} {value:.3f}" for name, value in result["held_out"].items())
         lines.append(f"  {stage:<12} {figures or 'no clip was held out'}")
     lines.append("Overlap of the devices:")
-    lines += [f"  {stage:<12} {overlap(run, stage)}" for stage in report.stages]
+    for stage in report.stages:
+        lines.append(f"  {stage:<12} {overlap(run, stage)}")
+        if told := both_train(_watched(run, stage).get("devices", {})):
+            lines.append(f"  {'':<12} {told}")
     published = run.config().model.form == "xtts_v2"
     if not published and any(run.weights(stage) is None for stage in SPEAKING_STAGES):
         needed = " and ".join(SPEAKING_STAGES)
@@ -81,6 +84,27 @@ def overlap(run: RunDirectory, stage: str) -> str:
         if use["busy"] is not None
     ]
     return f"{text}; busy: {', '.join(busy)}" if busy else text
+
+
+def both_train(devices: dict[str, dict]) -> str:
+    """What it would save if the data device trained a share as well, in words; "" if little.
+
+    `devices`: what the monitor says of them. A step that takes s on one device and is prepared in f
+    on the other takes (f + s) / 2 if both train and one of them prepares too.
+    """
+    data, model = (devices.get(role, {}) for role in ("data", "model"))
+    names = [device.get("device", "") for device in (data, model)]
+    front_end, step = (device.get("busy") or 0.0 for device in (data, model))
+    if not all(name.startswith("GPU") for name in names) or names[0] == names[1]:
+        return ""
+    if step <= 0.5 or front_end > 0.8 * step:
+        return ""
+    share = (step - front_end) / (2 * step)
+    return (
+        f"{names[0]} only prepares; with a share of the training a step takes about "
+        f"{(front_end + step) / (2 * step):.0%} of that: name it in --model_gpu as well, last, "
+        f"with --shares={1 - share:.2f},{share:.2f}"
+    )
 
 
 def _watched(run: RunDirectory, stage: str) -> dict:

@@ -9,12 +9,12 @@ import keras
 import tensorflow as tf
 from absl import logging
 
+from dual_device_strategy import DataModelSplitStrategy
 from dual_device_strategy.devices import Devices
 from dual_device_strategy.profile import ProfileError, profile
 from myxtts import UserError
 from myxtts.command.corpora import Clips, vocabulary_of
 from myxtts.command.settings import Job
-from myxtts.command.strategies import make_strategy
 from myxtts.corpus.manifest import Corpus
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training import checkpoints, networks
@@ -27,8 +27,10 @@ from myxtts.training.stages import Surroundings, stage_named
 from myxtts.training.start import Start
 
 
-def profile_job(job: Job, devices: Devices, clips: Clips) -> int:
-    """Measures each stage that the job trains, prints a table and writes a page for each."""
+def profile_job(job: Job, clips: Clips, devices: Devices) -> int:
+    """Measures each stage that the job trains, prints a table and writes a page for each. Of
+    several devices one that prepares and one that trains are measured; the table says what that
+    means for others."""
     if job.values.strategy != "split":
         raise UserError(
             f"--profile measures the split strategy, --strategy={job.values.strategy} was asked "
@@ -38,7 +40,9 @@ def profile_job(job: Job, devices: Devices, clips: Clips) -> int:
     pages = []
     for stage in job.stages:
         logging.info("%s: measuring, %d times each", stage, job.values.profile_steps)
-        strategy = make_strategy(job, devices)
+        strategy = DataModelSplitStrategy(
+            *_pair(devices), slots=job.slots, warm_up=job.values.warm_up
+        )
         with rehearsed(
             job.train,
             stage=stage,
@@ -55,6 +59,13 @@ def profile_job(job: Job, devices: Devices, clips: Clips) -> int:
         pages.append(_written(job.run_path, stage, result))
     print("\npages: " + ", ".join(map(str, pages)))
     return 0
+
+
+def _pair(devices: Devices) -> tuple[str, str]:
+    data, model = devices.data_device, devices.model_device
+    if not devices.several:
+        return data, model
+    return next(((d, m) for d in data for m in model if d != m), (data[0], model[0]))
 
 
 def _written(place: Path, stage: str, result) -> Path:

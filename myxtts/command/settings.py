@@ -81,6 +81,22 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     prepare = _built(PrepareConfig(), overrides.pop("prepare"), mistakes)
     train = _train_config(values, overrides, start, mistakes)
     slots = _slots(values.slots, mistakes)
+    if slots == "auto" and values.strategy == "multi_worker":
+        mistakes.append("--slots=auto is not there for --strategy=multi_worker: give a number")
+    if values.shares == "auto":
+        mistakes.append(
+            "--shares=auto measures one epoch after the other, and training here has no ends of "
+            "epochs: give numbers, such as those that --profile or the end of a run names"
+        )
+    if values.data_service is not None and values.strategy != "split":
+        mistakes.append(
+            f"--data_service is for --strategy=split, not {values.strategy}: leave one of them out"
+        )
+    if values.shares is not None and values.strategy != "split":
+        mistakes.append(
+            f"--shares is for --strategy=split, not {values.strategy}, whose devices all have the "
+            "same share: leave it out"
+        )
     kept = kept_from(values.keep_data, mistakes)
     stages = stages_to_train(values.stage, train.model.form, mistakes)
     if values.dry_run and values.profile:

@@ -2,17 +2,67 @@
 
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy
+from dual_device_strategy import (
+    DataModelSplitStrategy,
+    DataService,
+    MultiWorkerDataModelSplitStrategy,
+    command,
+)
 from dual_device_strategy.devices import Devices
+from myxtts import UserError
+from myxtts.command.flags import all_flags
 from myxtts.command.settings import Job
+
+# Which may be another on each machine; clips are compared by what is in them.
+_OF_EACH_MACHINE = (
+    "data_gpu",
+    "model_gpu",
+    "data_gpu_memory_mb",
+    "model_gpu_memory_mb",
+    "num_workers",
+    "host_prefetch",
+    "train_data",
+    "val_data",
+    "prepared_dir",
+    "embedded_dir",
+    "checkpoint_dir",
+)
 
 
 def make_strategy(job: Job, devices: Devices) -> tf.distribute.Strategy:
-    """All of them train on the model device with one replica, so their numbers can be compared."""
-    if job.values.strategy == "one_device":
-        return tf.distribute.OneDeviceStrategy(devices.model_device)
-    if job.values.strategy == "mirrored":
-        return tf.distribute.MirroredStrategy([devices.model_device])
-    return DataModelSplitStrategy(
-        devices.data_device, devices.model_device, slots=job.slots, warm_up=job.values.warm_up
-    )
+    """Losses are the same under all of them. With several machines it waits for the others.
+
+    Raises:
+      UserError: for devices, slots, shares, a cluster or a service that do not go together.
+    """
+    data, model = devices.data_device, devices.model_device
+    data, model = (data, model) if devices.several else ((data,), (model,))
+    try:
+        match job.values.strategy:
+            case "one_device":
+                return tf.distribute.OneDeviceStrategy(model[0])
+            case "mirrored":
+                return tf.distribute.MirroredStrategy(list(model))
+            case "multi_worker":
+                strategy = MultiWorkerDataModelSplitStrategy(data, model, slots=job.slots)
+                strategy.refuse_differences(_flags_of(job))
+                return strategy
+        options = {"slots": job.slots, "warm_up": job.values.warm_up}
+        if job.train.data_service is None:
+            return command.make_strategy(devices, **options)
+        if devices.several:
+            raise UserError(
+                "--data_service goes with one data GPU and one model GPU: name one of each, or "
+                "leave it out"
+            )
+        service = DataService(job.train.data_service, mode="at most once")
+        service.check_reachable()
+        return DataModelSplitStrategy(devices, data_service=service, **options)
+    except (ValueError, RuntimeError, ConnectionError) as error:
+        raise UserError(f"{error}") from None
+
+
+def _flags_of(job: Job) -> dict[str, object]:
+    """What all workers must have been given."""
+    names = [flag.name for flag in all_flags() if flag.name not in _OF_EACH_MACHINE]
+    return {f"--{name}": job.values[name].value for name in names}

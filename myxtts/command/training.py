@@ -5,6 +5,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+import tensorflow as tf
 from absl import logging
 
 from dual_device_strategy.devices import Devices
@@ -15,30 +16,38 @@ from myxtts.command.advice import advice, facts_of
 from myxtts.command.corpora import Clips, vocabulary_of
 from myxtts.command.outcome import outcome, short_path
 from myxtts.command.settings import Job, made_by_default
-from myxtts.command.strategies import make_strategy
 from myxtts.config import write_whole
 from myxtts.corpus.manifest import Corpus
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.trainer import Trainer, TrainingFailed
+from myxtts.training.workers import Workers
 
 DONE, TRAINING_FAILED = 0, 2
 _MOST_TEXTS = 4
 
 
 def train(
-    job: Job, devices: Devices, clips: Clips, *, again: Sequence[str], flags: Sequence[str]
+    job: Job,
+    devices: Devices,
+    clips: Clips,
+    strategy: tf.distribute.Strategy,
+    *,
+    again: Sequence[str],
+    flags: Sequence[str],
 ) -> int:
-    """Trains, or continues; the exit code.
+    """Trains, or continues; the exit code. Of several workers the first one says what comes of it.
 
     Args:
       again: the arguments of Python that run the same command again.
       flags: those of them that are flags.
     """
-    run = RunDirectory(job.run_path)
+    run, workers = RunDirectory(job.run_path), Workers(strategy)
     vocabulary = vocabulary_of(job, clips.training)
-    for sentence in advice(job, facts_of(job, devices, clips, vocabulary)):
-        logging.warning("advice: %s", sentence)
+    if workers.chief:
+        facts = facts_of(job, devices, clips, vocabulary, workers.count)
+        for sentence in advice(job, facts):
+            logging.warning("advice: %s", sentence)
     trainer = Trainer(
         job.train,
         run_dir=run.path,
@@ -46,7 +55,7 @@ def train(
         validation=clips.validation,
         vocabulary=vocabulary,
         start=job.start,
-        strategy=make_strategy(job, devices),
+        strategy=strategy,
         evaluation_texts=_texts(
             clips.validation or clips.training, vocabulary, job.train.model.text.max_tokens
         ),
@@ -62,14 +71,18 @@ def train(
         print(f"training failed: {error}", file=sys.stderr)
         return TRAINING_FAILED
     except Exception as error:
+        if workers.count > 1 and isinstance(error, tf.errors.OpError):
+            raise  # the strategy says which worker is gone
         if not exhausted_device(error):
             traceback.print_exc()
         print(f"training failed{failure(error, run)}", file=sys.stderr)
         return TRAINING_FAILED
     if report.interrupted:
         print(f"\nsaved after {report.interrupted}; to continue:\n  {_command(again)}")
-    else:
+    elif workers.chief:
         print(outcome(run, clips, report))
+    else:
+        print(f"done; worker 0 has written what came of it to {run.path}")
     return DONE
 
 

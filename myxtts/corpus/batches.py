@@ -33,6 +33,7 @@ from myxtts.corpus.plan import BatchPlan
 from myxtts.corpus.texts import Texts
 from myxtts.corpus.workers import default_workers
 
+_PLANNED_CLIPS = 1_000_000  # 32 MB of a plan go to the service's workers
 # Columns of the plan's rows as they travel through tf.data.
 _CLIP, _CROP_CLIP, _CROP_START, _CROP_SAMPLES, _BUCKET, _EPOCH, _BATCH, _ROW = range(8)
 
@@ -87,6 +88,45 @@ def _without_tuning() -> tf.data.Options:
     options = tf.data.Options()
     options.autotune.enabled = False
     return options
+
+
+def served_batches(
+    corpus: Corpus,
+    texts: Texts,
+    plan: BatchPlan,
+    *,
+    epoch: int = 0,
+    batch: int = 0,
+    count: int | None = None,
+    workers: int | None = None,
+) -> tf.data.Dataset:
+    """The same batches for a tf.data service, whose workers run no Python: plans are made at once.
+
+    Without `count` they go on without end, but after some epochs their plans come again. One
+    element of the source makes one batch, so the service may divide and reorder them as it likes.
+    """
+    clips = plan.batches_per_epoch * plan.config.batch_size
+    epochs = 1 if count is not None else int(np.clip(_PLANNED_CLIPS // clips, 1, 100))
+    size = plan.config.batch_size
+    rows = np.concatenate([*_rows(plan, epoch, batch, epochs)])
+    if len(rows) % size:
+        raise ValueError(f"{len(rows)} clips do not make whole batches of {size}")
+    read = _clip_reader(
+        corpus,
+        texts=texts,
+        plan=plan,
+        samples_of=plan.bucket_frames * plan.audio.hop_length,
+        tokens_of=_bucket_tokens(texts, plan),
+    )
+    dataset = tf.data.Dataset.from_tensor_slices(rows.reshape(-1, size, rows.shape[1])[:count])
+    dataset = dataset if count is not None else dataset.repeat()
+    row = tf.TensorSpec([rows.shape[1]], tf.int32)
+    made = tf.function(read).get_concrete_function(row).structured_outputs
+    specs = tf.nest.map_structure(lambda made: tf.TensorSpec(made.shape, made.dtype), made)
+    return dataset.map(
+        lambda rows: tf.map_fn(read, rows, fn_output_signature=specs),
+        num_parallel_calls=workers or default_workers(),
+    )
 
 
 def default_host_prefetch(plan: BatchPlan, tokens: int) -> int:

@@ -1,7 +1,7 @@
 """How many steps a stage takes, by epochs, steps or minutes."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from myxtts import UserError
 from myxtts.training.config import TrainConfig
@@ -104,3 +104,19 @@ class Budget:
         """Of this stage, `seconds` after its beginning, and of those after it; None without a
         limit in minutes."""
         return None if self.seconds is None else max(0.0, self.seconds - seconds) + self.later
+
+
+class Measured:
+    """Steps that were timed, without the first call, which traces."""
+
+    def __init__(self, clock: Callable[[], float]):
+        self._clock = clock
+        self.steps, self._first, self._begin = 0, 0, None
+
+    def add(self, steps: int) -> None:
+        self.steps += steps
+        if self._begin is None:
+            self._begin, self._first = self._clock(), self.steps
+
+    def figures(self) -> tuple[int, float]:
+        return self.steps - self._first, self._clock() - self._begin

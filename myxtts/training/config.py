@@ -65,6 +65,7 @@ class TrainConfig:
     validation_share: float = 0.05  # of the clips, where there is no --val_data
     workers: int | None = None
     host_prefetch: int = 4
+    data_service: str | None = None  # HOST:PORT; batches are read by its workers then
     seed: int = 0
     deterministic: bool = False  # bit-equal runs; devices and waiting are not watched then
 

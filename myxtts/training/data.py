@@ -9,7 +9,7 @@ from absl import logging
 from dual_device_strategy import on_data_device
 from myxtts import UserError
 from myxtts.config import AugmentConfig, FeatureConfig
-from myxtts.corpus.batches import read_batches
+from myxtts.corpus.batches import read_batches, served_batches
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.plan import BatchPlan
 from myxtts.corpus.texts import encode_texts
@@ -60,14 +60,33 @@ class StageData:
         return cls(corpus, vocabulary, config, batches)
 
     @classmethod
-    def held_out(cls, stage: str, corpus: Corpus, vocabulary: Vocabulary, config: TrainConfig):
-        """At most `evaluation_clips`, the same ones in the same batches every time."""
-        if len(corpus) > config.evaluation_clips:
-            every = np.linspace(0, len(corpus) - 1, config.evaluation_clips)
+    def held_out(
+        cls,
+        stage: str,
+        corpus: Corpus,
+        vocabulary: Vocabulary,
+        config: TrainConfig,
+        replicas: int = 1,
+    ):
+        """At most `evaluation_clips`, the same ones in the same batches every time. Several
+        replicas have equal parts of equal batches; a few clips may be left out for that."""
+        clips = min(len(corpus), config.evaluation_clips)
+        size = min(config.batch_size(stage), clips)
+        if replicas > 1 or config.data_service:
+            batches = -(-clips // size)
+            size = clips // batches // replicas * replicas
+            if not size:
+                raise UserError(
+                    f"{clips} held-out clips cannot be divided among {replicas} model devices: "
+                    "hold out more (--validation_share, --evaluation_clips), or none"
+                )
+            clips = batches * size
+        if len(corpus) > clips:
+            every = np.linspace(0, len(corpus) - 1, clips)
             corpus = corpus.subset(every.round().astype(np.int64))
         batches = dataclasses.replace(
             config.batches,
-            batch_size=min(config.batch_size(stage), len(corpus)),
+            batch_size=size,
             **_references(stage, config),
             shuffle=False,
             drop_remainder=False,
@@ -96,18 +115,31 @@ class StageData:
         if stage is not None and stage.makes_features:
             features = dict
         epoch, batch = divmod(position, self.plan.batches_per_epoch)
-        dataset = read_batches(
-            self.corpus,
-            self._texts,
-            self.plan,
-            epoch=epoch,
-            batch=batch,
-            workers=self._config.workers,
-            host_prefetch=self._config.host_prefetch,
-        )
+        where = {"epoch": epoch, "batch": batch, "workers": self._config.workers}
+        if self._config.data_service and stage is not None:
+            logging.warning(
+                "batches come from the data service at %s, in another order in every run: a run "
+                "that is stopped goes on from its weights, but not with the same losses",
+                self._config.data_service,
+            )
+            dataset = served_batches(self.corpus, self._texts, self.plan, count=count, **where)
+        else:
+            dataset = read_batches(
+                self.corpus,
+                self._texts,
+                self.plan,
+                **where,
+                host_prefetch=self._config.host_prefetch,
+            )
+            # Where the end is known, replicas need not ask each other for it on every step.
+            endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            dataset = dataset.apply(endless)
+            dataset = dataset.take(count) if count is not None else dataset
 
-        if count is not None:
-            dataset = dataset.take(count)
+        # Several machines divide the batches; TensorFlow would divide epochs, taken for files.
+        options, policies = tf.data.Options(), tf.data.experimental.AutoShardPolicy
+        options.experimental_distribute.auto_shard_policy = policies.DATA
+        dataset = dataset.with_options(options)
 
         def front_end(batch):
             batch = features(batch)

@@ -5,7 +5,7 @@ moments, or of two runs, can be compared. Each stage shows them in its own way (
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +43,7 @@ class Exhibits:
       said: what is said, by name: "clip0" and so on, and "text0" and so on.
       tokens: of each clip, its text token by token.
       step: the step that is shown.
+      directory: for sounds and texts; None where another process writes them.
     """
 
     strategy: tf.distribute.Strategy
@@ -51,7 +52,7 @@ class Exhibits:
     said: dict[str, str]
     tokens: list[list[str]]
     board: Board
-    directory: Path
+    directory: Path | None
     audio: AudioConfig
     step: int = 0
 
@@ -65,7 +66,7 @@ class Exhibits:
         *,
         texts: Sequence[tuple[str, str]],
         board: Board,
-        directory: Path,
+        directory: Path | None,
     ) -> "Exhibits":
         """From a corpus, the same ones in every run and after every interruption. Without `texts`,
         pairs of text and language, clips say their own."""
@@ -100,6 +101,21 @@ class Exhibits:
             audio=model.audio,
         )
 
+    def run(self, fn: Callable, *args):
+        """What `fn` makes of them on the model device; of several replicas the first one's.
+
+        It is traced, if it is no tf.function already; such a one may use nothing of `whole_batch`.
+        """
+
+        def run(*args):
+            return self.strategy.run(fn, args)
+
+        traced = isinstance(fn, tf.types.experimental.PolymorphicFunction)
+        return tf.nest.map_structure(
+            lambda made: self.strategy.experimental_local_results(made)[0],
+            (run if traced else tf.function(run))(*args),
+        )
+
     def references(self) -> dict[str, Reference]:
         """By the name of the text, the recording whose voice says it."""
         lengths, mels = (self.clips[f"conditioning_mel{s}"] for s in ("_lengths", ""))
@@ -129,20 +145,24 @@ class Exhibits:
         return mels
 
     def mel(self, name: str, mel: tf.Tensor) -> None:
+        if self.directory is None:
+            return
         self.board.picture(self.step, name, mel_picture(np.asarray(mel), self.audio))
 
     def attention(self, name: str, weights: tf.Tensor, clip: int) -> None:
         """`weights [audio, text]` of a clip; the text is its own, between start and stop."""
+        if self.directory is None:
+            return
         frames = int(self.clips["mel_lengths"][clip])
         seconds = frames * self.audio.hop_length / self.audio.sample_rate
         tokens = ["", *self.tokens[clip], ""]
-        self.board.picture(
-            self.step, name, attention_picture(np.asarray(weights), seconds, tokens)
-        )
+        self.board.picture(self.step, name, attention_picture(np.asarray(weights), seconds, tokens))
 
     def sound(self, name: str, waveform: tf.Tensor) -> None:
         """Into TensorBoard, and as a WAV file into samples/, with the text beside it; the name
         begins with one of `said`."""
+        if self.directory is None:
+            return
         text = next((text for begin, text in self.said.items() if name.startswith(begin)), "")
         waveform = np.clip(np.asarray(waveform, np.float32), -1.0, 1.0)
         self.board.sound(self.step, name, waveform, self.audio.sample_rate, text)

@@ -23,11 +23,11 @@ _JUDGED = 8
 def finish(run: "StageRun", reason: str) -> dict:
     """Ends the stage and returns its result, which is also in finished.json then.
 
+    Of several workers the chief judges and writes; the others wait for it, and read.
     `reason`: why it ends.
     """
     began = time.perf_counter()
-    progress, stage = run.progress, run.stage
-    with Parts(f"{stage.name}, after its steps", 4, run.bar_shown) as parts:
+    with Parts(f"{run.stage.name}, after its steps", 4, run.bar_shown) as parts:
         parts.begin("held-out clips")
         run.evaluate()
         parts.begin("samples")
@@ -35,11 +35,20 @@ def finish(run: "StageRun", reason: str) -> dict:
         parts.begin("checkpoint")
         run.save()
         if run.held_out is None:
-            progress.best_step = progress.step
-            run.checkpoints.save_best(progress)
-        weights = run.checkpoints.load_best()["digest"]
-        parts.begin("judging")
-        judged = stage.judge(_judged(run))
+            run.progress.best_step = run.progress.step
+            run.checkpoints.save_best(run.progress)
+        if run.workers.chief:
+            _judge(run, reason, began, parts)
+        run.workers.wait()
+    return run.run.result(run.stage.name)
+
+
+def _judge(run: "StageRun", reason: str, began: float, parts: Parts) -> None:
+    """Writes finished.json."""
+    progress, stage = run.progress, run.stage
+    weights = run.checkpoints.load_best()["digest"]
+    parts.begin("judging")
+    judged = stage.judge(_judged(run))
     untrained = _untrained(run)
     figures = progress.best_figures or progress.recent
     complaints = [*filter(None, [untrained]), *stage.complaints(run.config, figures)]
@@ -70,7 +79,6 @@ def finish(run: "StageRun", reason: str) -> dict:
     }
     text = json.dumps(result, indent=1)
     write_whole(run.run.stage(stage.name) / "finished.json", text + "\n")
-    return result
 
 
 def _untrained(run: "StageRun") -> str | None:

@@ -7,6 +7,7 @@ fitted to measurements on emulated GPUs (`tests/benchmarks/memory.py` prints bot
 libraries take as well (`LIBRARIES`) is a guess: no hardware GPU was at hand.
 """
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -24,6 +25,23 @@ _HALF = 0.6  # of a step's tensors in 16-bit precision; some stay in 32 bits
 _ALWAYS = 16 << 20  # bytes, on each device, whatever the batch
 _FEATURES = 2_400  # bytes a mel frame, on the data device
 _ENCODING = 8.0  # numbers by frame and tokenizer.width, on the data device
+_MOST_CLIPS = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What a device does: the shares of every batch's clips that it prepares and trains on."""
+
+    prepares: float
+    trains: float
+
+    @property
+    def role(self) -> str:
+        roles = {"data": self.prepares, "model": self.trains}
+        return " and ".join(role for role, share in roles.items() if share)
+
+
+DATA, MODEL = Part(1.0, 0.0), Part(0.0, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +50,7 @@ class Estimate:
 
     Attributes:
       least: what the optimizer's step needs, when the batch's tensors are gone already.
+      once: of `fixed`, what a device that does both needs only once.
       parameters: by network, as trained.
       checkpoint_bytes: of one checkpoint to continue from.
       host_batch_bytes: of a batch that waits in host memory.
@@ -43,19 +62,23 @@ class Estimate:
     fixed: dict[str, int]
     per_clip: dict[str, int]
     least: dict[str, int]
+    once: int
     checkpoint_bytes: int
     host_batch_bytes: int
 
-    def on(self, role: str, batch_size: int | None = None) -> int:
-        """On the "data" or the "model" device, with the stage's own batch size or another."""
+    def on(self, part: Part, batch_size: int | None = None) -> int:
+        """On a device that does this part, with the stage's own batch size or another."""
         clips = batch_size or self.batch_size
-        return max(self.least[role], self.fixed[role] + clips * self.per_clip[role])
+        needed = [
+            max(self.least[role], self.fixed[role] + math.ceil(clips * share) * self.per_clip[role])
+            for role, share in (("data", part.prepares), ("model", part.trains))
+            if share
+        ]
+        return sum(needed) - (len(needed) - 1) * self.once
 
-    def largest_batch(self, role: str, room: float) -> int:
+    def largest_batch(self, part: Part, room: float) -> int:
         """The largest batch that fits; 0 where none does."""
-        if room < self.least[role]:
-            return 0
-        return max(0, int((room - self.fixed[role]) // self.per_clip[role]))
+        return bisect.bisect_right(range(1, _MOST_CLIPS), room, key=lambda n: self.on(part, n))
 
 
 def estimate(
@@ -111,9 +134,10 @@ def estimate(
         prepared = int(_FLOAT * clip.prepared)
     elif frozen:
         prepared += _ENCODING * _FLOAT * model.tokenizer.width * longest.frames
+    once = libraries + _ALWAYS
     fixed = {
-        "data": libraries + _ALWAYS + _FLOAT * frozen,
-        "model": libraries + _ALWAYS + states,
+        "data": once + _FLOAT * frozen,
+        "model": once + states,
     }
     size = config.batch_size(stage)
     return Estimate(
@@ -123,6 +147,7 @@ def estimate(
         fixed=fixed,
         per_clip={"data": prepared + batch, "model": kept + (slots - 1) * batch},
         least={"data": fixed["data"], "model": fixed["model"] + 2 * gradients},
+        once=once,
         checkpoint_bytes=states + _FLOAT * (trained + resting),
         host_batch_bytes=size * (2 * frames * audio.hop_length + 4 * longest.text_tokens),
     )

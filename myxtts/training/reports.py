@@ -13,13 +13,16 @@ class Board:
     """TensorBoard's record of a stage: figures, settings, pictures and sounds.
 
     A figure has the same name where it is of training steps and where it is of held-out clips, and
-    the two are written as two runs, so that TensorBoard draws both curves into one chart.
+    the two are written as two runs, so that TensorBoard draws both curves into one chart. Without
+    a directory nothing is written.
     """
 
-    def __init__(self, directory: Path, stage: str):
-        self._stage = stage
+    def __init__(self, directory: Path | None, stage: str):
+        self._stage, self._writes = stage, directory is not None
         self._training, self._held_out = (
             tf.summary.create_file_writer(str(directory / stage / name))
+            if directory
+            else tf.summary.create_noop_writer()
             for name in ("training", "held_out")
         )
 
@@ -31,6 +34,8 @@ class Board:
 
     def settings(self, values: dict) -> None:
         """Shown on the page HPARAMS; nested names are joined by dots."""
+        if not self._writes:
+            return
         with self._training.as_default(step=0):
             hparams.hparams(dict(_flat(values)))
 
@@ -102,10 +107,10 @@ class Bar:
 class Parts:
     """A bar for what is done before the steps of a stage, or after them.
 
-        with Parts("gpt, before its steps", 2, shown=True) as parts:
-            parts.begin("clips and texts")
-            ...
-            parts.begin("networks")
+    with Parts("gpt, before its steps", 2, shown=True) as parts:
+        parts.begin("clips and texts")
+        ...
+        parts.begin("networks")
     """
 
     def __init__(self, title: str, count: int, shown: bool):

@@ -46,24 +46,33 @@ class StageCheckpoints:
 
     `identity`: what a job must share with them to continue, see `identity`. All chance is drawn
     from (seed, epoch, batch), so the position and the seeds are the state of all generators.
+    `writes`: whether this process saves them; another one does else.
     """
 
     def __init__(
-        self, stage: Stage, loop: Loop, config: TrainConfig, directory: Path, identity: dict
+        self,
+        stage: Stage,
+        loop: Loop,
+        config: TrainConfig,
+        *,
+        directory: Path,
+        identity: dict,
+        writes: bool = True,
     ):
         self.stage, self.loop, self.config = stage, loop, config
-        self.directory, self.identity = directory, identity
+        self.directory, self.identity, self._writes = directory, identity, writes
 
     def save(self, progress: Progress) -> None:
         path = self.directory / f"step-{progress.step:08d}"
-        if not path.exists():
+        if self._writes and not path.exists():
             state = self._state(progress)
             checkpoints.save(path, state, self._weights_to_use(), self._training())
             checkpoints.remove_all_but(self.directory, self.config.keep_checkpoints)
 
     def save_best(self, progress: Progress) -> None:
-        path = self.directory / "best"
-        checkpoints.save(path, self._state(progress), self._weights_to_use())
+        if self._writes:
+            path = self.directory / "best"
+            checkpoints.save(path, self._state(progress), self._weights_to_use())
 
     def load_best(self) -> dict:
         """Puts the best weights in place; the checkpoint's state."""
@@ -76,7 +85,8 @@ class StageCheckpoints:
 
         Returns the progress, and the `max_minutes` that its planned number of steps was fixed for.
         """
-        checkpoints.clear_leftovers(self.directory)
+        if self._writes:
+            checkpoints.clear_leftovers(self.directory)
         newest = checkpoints.newest(self.directory)
         if newest is None:
             return Progress(), None
@@ -94,6 +104,15 @@ class StageCheckpoints:
             *(progress.trained_on or ("-", "-")),
             path,
         )
+        before, now = state.get("replicas", 1), self.loop.strategy.num_replicas_in_sync
+        if before != now:
+            logging.info(
+                "%s: %d model devices have trained it so far, %d do now: the batches and their "
+                "order stay, only sums differ in their last digits",
+                self.stage.name,
+                before,
+                now,
+            )
         return progress, state["config"]["max_minutes"]
 
     def _networks(self) -> dict:
@@ -126,5 +145,6 @@ class StageCheckpoints:
             "progress": dataclasses.asdict(progress),
             "random": {"seed": self.config.seed, "batches": self.config.batches.seed},
             "identity": self.identity,
+            "replicas": self.loop.strategy.num_replicas_in_sync,
             "config": to_json(self.config),
         }

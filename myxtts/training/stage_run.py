@@ -5,7 +5,7 @@ import time
 from absl import logging
 
 from myxtts import UserError
-from myxtts.training.budget import Budget
+from myxtts.training.budget import Budget, Measured
 from myxtts.training.config import TrainConfig
 from myxtts.training.data import StageData
 from myxtts.training.exhibits import Exhibits
@@ -18,6 +18,7 @@ from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stage_checkpoints import Progress, StageCheckpoints
 from myxtts.training.step_log import StepLog
 from myxtts.training.step_records import StepRecords
+from myxtts.training.workers import Workers
 
 # A stage that is too short for its settings is evaluated and shown this often all the same.
 # What it shows first takes seconds to trace, so that a short stage shows only what it ends with.
@@ -49,23 +50,28 @@ class StageRun:
         exhibits: Exhibits,
         board: Board,
         monitor=None,
+        workers: Workers,
         progress_bar: bool = True,
         seconds_before: float = 0.0,
     ):
         """`seconds_before`: those the stage has taken already, for what is made here."""
+        self.workers = workers
         self.loop, self.stage, self.data, self.held_out = loop, loop.stage, data, held_out
         self.budget, self.config, self.run = budget, config, run
         self.strategy, self.monitor = loop.strategy, monitor
         self.exhibits, self.board, self.bar_shown = exhibits, board, progress_bar
         self._seconds_before = seconds_before
         self.checkpoints = StageCheckpoints(
-            self.stage, loop, config, directory=run.stage(self.stage.name), identity=identity
+            self.stage,
+            loop,
+            config,
+            directory=run.stage(self.stage.name),
+            identity=identity,
+            writes=workers.chief,
         )
         self.progress = Progress()
         self._fetching = Periodic(config.log_steps, self._fetch)
-        self._evaluating = Periodic(
-            config.evaluate_steps, self.evaluate, at_least=_EVALUATIONS
-        )
+        self._evaluating = Periodic(config.evaluate_steps, self.evaluate, at_least=_EVALUATIONS)
         self._showing = Periodic(config.sample_steps, self.show, at_least=_SHOWS)
         self._saving = Periodic(config.checkpoint_steps, self.save)
 
@@ -74,6 +80,7 @@ class StageRun:
         """Takes the constructor's arguments; restores the newest checkpoint, if there is one."""
         run = cls(*args, **options)
         run.progress, planned_for = run.checkpoints.restore_newest()
+        run.workers.refuse_other_directory(run.run, run.progress.step)
         if run.budget.steps is None and planned_for == run.config.max_minutes:
             run.budget.steps = run.progress.planned
         if run.budget.steps is not None:
@@ -86,9 +93,12 @@ class StageRun:
         progress.preparing += self._seconds_before
         self._seconds_before, self._started = (
             progress.seconds + self._seconds_before,
-            time.perf_counter(),
+            self.workers.clock(),
         )
-        log = StepLog.continued(self.run.steps_file, self.stage.name, progress.step)
+        if self.workers.chief:
+            log = StepLog.continued(self.run.steps_file, self.stage.name, progress.step)
+        else:
+            log = StepLog(None, self.stage.name)
         self._bar = Bar(self.stage.name, progress.step, self.budget.steps, self.bar_shown)
         self._says("tracing the first step")
         self._records = StepRecords(
@@ -110,10 +120,11 @@ class StageRun:
         config, progress, budget = self.config, self.progress, self.budget
         position = progress.next_batch(self.data.plan.batches_per_epoch)
         iterator = iter(self._distributed(self.data, position, augmented=True))
-        measured = _Measured()
+        measured = Measured(self.workers.clock)
         while budget.steps is None or progress.step < budget.steps:
             steps, phase = self._next_call(measured)
             self._call(iterator, steps, phase)
+            interruption.signal = self.workers.meet(interruption.signal)
             if budget.steps is None:
                 self._fetch()
                 measured.add(steps)
@@ -130,6 +141,7 @@ class StageRun:
                     return f"no better in {config.patience} evaluations"
             if interruption.signal:
                 self.save()
+                self.workers.wait()  # or those that end now would take along the one that writes
                 return None
             if budget.is_over(self.seconds()):
                 return "the time is up"
@@ -175,7 +187,7 @@ class StageRun:
             self.progress.preparing += time.perf_counter() - began
             self._records.restart_clock()
 
-    def _next_call(self, measured: "_Measured") -> tuple[int, int]:
+    def _next_call(self, measured: "Measured") -> tuple[int, int]:
         """How many steps until something else is to be done, and their phase."""
         config, step = self.config, self.progress.step
         if self.budget.steps is None:
@@ -200,7 +212,7 @@ class StageRun:
 
     def seconds(self) -> float:
         """That the stage has taken so far, in all sittings."""
-        return self._seconds_before + time.perf_counter() - self._started
+        return self._seconds_before + self.workers.clock() - self._started
 
     def _plan(self) -> None:
         self.progress.planned = self.budget.steps
@@ -276,18 +288,3 @@ class StageRun:
                 "and start the same command again"
             ) from None
         self._records.restart_clock()
-
-
-class _Measured:
-    """Steps that were timed, without the first call, which traces."""
-
-    def __init__(self):
-        self.steps, self._first, self._begin = 0, 0, None
-
-    def add(self, steps: int) -> None:
-        self.steps += steps
-        if self._begin is None:
-            self._begin, self._first = time.perf_counter(), self.steps
-
-    def figures(self) -> tuple[int, float]:
-        return self.steps - self._first, time.perf_counter() - self._begin

@@ -9,11 +9,11 @@ from myxtts import UserError
 
 
 class StepLog:
-    """Appends the lines of a stage; open one with `continued`."""
+    """Appends the lines of a stage; open one with `continued`. Without a path it writes nothing."""
 
-    def __init__(self, path: Path, stage: str):
+    def __init__(self, path: Path | None, stage: str):
         self._path, self._stage = path, stage
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+        self._file = path and open(path, "a", encoding="utf-8")  # noqa: SIM115
 
     @classmethod
     def continued(cls, path: Path, stage: str, step: int) -> "StepLog":
@@ -28,6 +28,8 @@ class StepLog:
             return cls(path, stage)
 
     def write(self, first: int, records: list[dict]) -> None:
+        if self._file is None:
+            return
         with _write_errors_as_sentences(self._path):
             for number, record in enumerate(records, first):
                 line = {"stage": self._stage, "step": number, **record}
@@ -35,7 +37,8 @@ class StepLog:
             self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 def read_steps(path: Path) -> list[dict]:

@@ -80,8 +80,11 @@ class StepRecords:
     def _follow_position(self, last: dict) -> None:
         """The position is that of the batch the device says it trained on."""
         progress, per_epoch = self._progress, self._data.plan.batches_per_epoch
-        progress.trained_on = (int(last["epoch"]), int(last["batch"]))
         wanted = progress.step * self._config.grad_accum
+        if self._config.data_service:  # its batches come in any order
+            progress.trained_on = divmod(wanted - 1, per_epoch)
+            return
+        progress.trained_on = (int(last["epoch"]), int(last["batch"]))
         if progress.next_batch(per_epoch) != wanted:
             raise RuntimeError(
                 f"step {progress.step} trained on batch {progress.trained_on}, after which comes "

@@ -1,9 +1,9 @@
 """`Trainer`: one stage after the other, from a corpus to a voice."""
 
+import contextlib
 import dataclasses
 import hashlib
 import os
-import time
 from collections.abc import Callable, Sequence
 
 import keras
@@ -11,7 +11,6 @@ import tensorflow as tf
 from absl import logging
 
 from dual_device_strategy import Monitor
-from myxtts import UserError
 from myxtts.config import save_config, to_json
 from myxtts.corpus.manifest import Corpus
 from myxtts.text.vocabulary import Vocabulary
@@ -31,6 +30,7 @@ from myxtts.training.stage_run import StageRun
 from myxtts.training.stages import Surroundings, in_order, stage_named
 from myxtts.training.start import Start
 from myxtts.training.step_records import TrainingFailed
+from myxtts.training.workers import Workers, refuse_uneven_batches
 
 __all__ = ["Report", "Trainer", "TrainingFailed"]
 
@@ -59,8 +59,10 @@ class Trainer:
         trainer = Trainer(config, "runs/mine", corpus, validation, vocabulary, strategy=strategy)
         report = trainer.run()
 
-    Works alike under DataModelSplitStrategy, OneDeviceStrategy, MirroredStrategy with one
-    replica, and none.
+    Works alike under every strategy, and none. Of several replicas, on one machine or on several,
+    each trains on its part of the same batches, and losses are those of one replica; so a run may
+    go on with another number of devices. On several machines the first worker writes the run
+    directory, which all must see.
 
     Making it writes nothing. `run` first compares the job with what the directory holds, finished
     stages as well, and refuses another job's run before it writes (see `identity`).
@@ -107,25 +109,24 @@ class Trainer:
         self._start, self._form = start, config.model.form
         self._needed = NeededStages(self.directory, start, self._form)
         self.strategy = strategy or tf.distribute.get_strategy()
-        if self.strategy.num_replicas_in_sync != 1:
-            raise UserError(
-                f"{type(self.strategy).__name__} has {self.strategy.num_replicas_in_sync} "
-                "replicas and this training needs a strategy with one; give it a single device"
-            )
+        self._workers = Workers(self.strategy)
         self._has_strategy = self.strategy.extended is not tf.distribute.get_strategy().extended
         self._has_strategy |= tf.distribute.has_strategy()
         # Deterministic ops refuse the clocks in graphs that the monitor counts batches with.
         self._monitors = monitor and self._has_strategy and not config.deterministic
-        self._texts, self._progress = tuple(evaluation_texts), progress
+        self._monitors &= self._workers.chief
+        self._texts, self._progress = tuple(evaluation_texts), progress and self._workers.chief
         self._leave_notes = leave_notes
         self._identity = RunIdentity.of(corpus, self.validation, vocabulary)
 
     def run(self, stages: Sequence[str] | None = None) -> Report:
         """Trains `stages` (all by default), one after the other; those done are skipped.
 
-        SIGINT and SIGTERM save and return.
+        SIGINT and SIGTERM save and return, on all workers if one gets them.
         """
         stages = in_order(stages, self._form)
+        for stage in stages:
+            refuse_uneven_batches(self.strategy, stage, self.config.batch_size(stage))
         if self.config.deterministic:
             tf.config.experimental.enable_op_determinism()
             # What these rewrite depends on devices and names, and so on the strategy: the last
@@ -134,12 +135,16 @@ class Trainer:
                 {"arithmetic_optimization": False, "remapping": False}
             )
         results = {}
-        with Interruption() as interruption, locked(self.directory):
+        chief = self._workers.chief
+        lock = locked(self.directory) if chief else contextlib.nullcontext()
+        with Interruption() as interruption, lock:
+            self._workers.refuse_other_jobs(self.config, self._identity)
             self._refuse_another_job(stages)
             left = [stage for stage in stages if self.directory.result(stage) is None]
             self._needed.refuse_missing(left)
-            if left:
+            if left and chief:
                 self._prepare_directory()
+            self._workers.wait()
             for stage in stages:
                 result = self.directory.result(stage)
                 self._needed.refuse_others(stage)
@@ -150,11 +155,13 @@ class Trainer:
                 if result is None:
                     return Report(False, interruption.signal, results, "")
                 results[stage] = result
-            text = write_report(self.directory)
+            text = write_report(self.directory) if chief else ""
+            self._workers.wait()
         return Report(True, None, results, text)
 
     def _train(self, stage: str, stages: Sequence[str], interruption: Interruption) -> dict | None:
-        began = time.perf_counter()
+        self._workers.meet()
+        began = self._workers.clock()
         with Parts(f"{stage}, before its steps", 3, self._progress) as parts:
             stage_run, monitor = self._made(stage, stages, parts, began)
         try:
@@ -174,7 +181,10 @@ class Trainer:
         data = StageData.training(stage, self.corpus, self.vocabulary, config)
         held_out = None
         if self.validation is not None:
-            held_out = StageData.held_out(stage, self.validation, self.vocabulary, config)
+            replicas = self.strategy.num_replicas_in_sync
+            held_out = StageData.held_out(
+                stage, self.validation, self.vocabulary, config, replicas=replicas
+            )
         spent = {s: r["seconds"] for s in stages if (r := directory.result(s)) is not None}
         budget = Budget(
             config,
@@ -208,7 +218,8 @@ class Trainer:
             finally:
                 keras.config.set_dtype_policy(before)
             parts.begin("clips to show")
-            board = Board(directory.events, stage)
+            chief = self._workers.chief
+            board = Board(directory.events if chief else None, stage)
             board.settings({**to_json(config), "precision": precision})
             exhibits = Exhibits.chosen(
                 self.strategy,
@@ -217,8 +228,9 @@ class Trainer:
                 self.vocabulary,
                 texts=self._texts,
                 board=board,
-                directory=directory.samples / stage,
+                directory=directory.samples / stage if chief else None,
             )
+            self._workers.meet()
             stage_run = StageRun.restored(
                 loop,
                 data,
@@ -230,8 +242,9 @@ class Trainer:
                 exhibits=exhibits,
                 board=board,
                 monitor=monitor,
+                workers=self._workers,
                 progress_bar=self._progress,
-                seconds_before=time.perf_counter() - began,
+                seconds_before=self._workers.clock() - began,
             )
         except BaseException:
             if monitor is not None:

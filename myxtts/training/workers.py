@@ -4,6 +4,10 @@ All make the same steps and the same decisions. The first of them, the chief, wr
 directory; the others read it.
 """
 
+import dataclasses
+import hashlib
+import json
+import math
 import signal
 import time
 from collections.abc import Callable
@@ -11,7 +15,10 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from myxtts import UserError
+from myxtts.config import to_json
 from myxtts.model import whole_batch
+from myxtts.training.config import TrainConfig
+from myxtts.training.identity import RunIdentity
 from myxtts.training.run_directory import RunDirectory
 
 
@@ -78,6 +85,26 @@ class Workers:
             self.wait()
         return result
 
+    def refuse_other_jobs(self, config: TrainConfig, identity: RunIdentity) -> None:
+        """Raises `UserError` where another worker has other settings or clips, if the strategy
+        compares workers."""
+        compare = getattr(self._strategy, "refuse_differences", None)
+        if compare is None:
+            return
+        of_each = {"workers": None, "host_prefetch": 1}  # a machine's own affair
+        settings = json.dumps(to_json(dataclasses.replace(config, **of_each)), sort_keys=True)
+        try:
+            compare(
+                {
+                    "the settings": hashlib.sha256(settings.encode()).hexdigest()[:12],
+                    "the clips": identity.corpus,
+                    "the held-out clips": identity.validation,
+                    "the vocabulary": identity.vocabulary,
+                }
+            )
+        except ValueError as error:
+            raise UserError(f"{error}") from None
+
     def refuse_other_directory(self, run: RunDirectory, step: int) -> None:
         """Raises `UserError` where the chief found another newest checkpoint than this worker."""
         if self.count == 1:
@@ -94,6 +121,25 @@ class Workers:
         return self._summed(tf.constant(values, tf.float64)).numpy().tolist()
 
     def _sum(self, values):
-        added = self._strategy.run(whole_batch.total, args=(values,))
+        # TensorFlow adds up where a tensor is, and the argument of a function is nowhere yet.
+        added = self._strategy.run(lambda: whole_batch.total(tf.identity(values)))
         replicas = self._strategy.num_replicas_in_sync // self.count  # of each worker
         return self._strategy.experimental_local_results(added)[0] / replicas
+
+
+def refuse_uneven_batches(strategy: tf.distribute.Strategy, stage: str, size: int) -> None:
+    """Raises `UserError` where batches cannot be divided among the strategy's replicas."""
+    replicas = strategy.num_replicas_in_sync
+    shares = getattr(strategy, "shares", (1 / replicas,) * replicas)
+    equal = len(set(shares)) == 1
+    if size * min(shares) >= 1 and not (equal and size % replicas):
+        return
+    devices = f"{replicas} model devices"
+    if not equal:
+        devices += f" in shares of {', '.join(f'{share:g}' for share in shares)}"
+    least = math.ceil(1 / min(shares))
+    better = -(-size // replicas) * replicas if equal else least
+    raise UserError(
+        f"{stage}: a batch of {size} clips cannot be divided among {devices}: give for instance "
+        f"--{stage}_batch_size={max(better, replicas)}"
+    )

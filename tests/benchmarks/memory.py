@@ -36,7 +36,7 @@ def measure(case: str, place: str) -> None:
     from myxtts.model.config import SIZES
     from myxtts.text.vocabulary import Vocabulary
     from myxtts.training.config import TrainConfig
-    from myxtts.training.memory import estimate
+    from myxtts.training.memory import DATA, MODEL, estimate
     from myxtts.training.stages import LongestClip
 
     size, stage, batch_size, *options = case.split(",")
@@ -77,8 +77,8 @@ def measure(case: str, place: str) -> None:
                 break
         found = [tf.config.experimental.get_memory_info(f"GPU:{i}")["peak"] for i in (0, 1)]
     cells = []
-    for role, peak in zip(("data", "model"), found, strict=True):
-        told = guess.on(role)
+    for part, peak in zip((DATA, MODEL), found, strict=True):
+        told, role = guess.on(part), part.role
         cells.append(f"{role} {peak / 2**20:8.1f} MB, estimated {told / 2**20:8.1f} ")
         cells.append(f"({told / peak:.2f}, {guess.fixed[role] / 2**20:.0f} fixed)  ")
     print(f"{case:<20} {frames} frames, {tokens} tokens: {''.join(cells)}", flush=True)

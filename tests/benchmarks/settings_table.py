@@ -7,7 +7,7 @@ From the estimates of `myxtts.training.memory`, which were never compared with a
 
 from myxtts.model.config import SIZES
 from myxtts.training.config import TrainConfig
-from myxtts.training.memory import LIBRARIES, estimate
+from myxtts.training.memory import DATA, LIBRARIES, MODEL, estimate
 from myxtts.training.stages import LongestClip, stage_names
 
 LONGEST = LongestClip(frames=1034, text_tokens=200)  # 12 s
@@ -29,7 +29,7 @@ def rows() -> list[str]:
         cells = [_cell(of_size[name], USED * memory * GB) for name in names]
         lines.append(f"| {memory} GB | " + " | ".join(cells) + " |")
     cells = [
-        f"{max(e.on('data', 32) for e in of_size[name].values()) / GB:.1f} GB" for name in names
+        f"{max(e.on(DATA, 32) for e in of_size[name].values()) / GB:.1f} GB" for name in names
     ]
     lines.append("| data GPU, batches of 32 | " + " | ".join(cells) + " |")
     return lines
@@ -45,7 +45,7 @@ def _estimates(name: str):
 
 def _cell(estimates, room: float) -> str:
     fitting = {
-        stage: next((n for n in BATCHES if n <= e.largest_batch("model", room)), 0)
+        stage: next((n for n in BATCHES if n <= e.largest_batch(MODEL, room)), 0)
         for stage, e in estimates.items()
     }
     if not all(fitting.values()):

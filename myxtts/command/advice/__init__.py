@@ -7,7 +7,7 @@ A new rule is a `yield` in one of the generators of `rules`; what it goes by is 
 `facts.JobFacts`.
 """
 
-from myxtts.command.advice.facts import JobFacts, facts_of
+from myxtts.command.advice.facts import JobFacts, Place, facts_of
 from myxtts.command.advice.rules import GB, advice
 
-__all__ = ["GB", "JobFacts", "advice", "facts_of"]
+__all__ = ["GB", "JobFacts", "Place", "advice", "facts_of"]

@@ -13,10 +13,19 @@ from myxtts.config import AudioConfig, BatchConfig
 from myxtts.corpus.plan import BatchPlan
 from myxtts.corpus.workers import default_workers
 from myxtts.text.vocabulary import Vocabulary
-from myxtts.training.memory import LIBRARIES, Estimate, estimate
+from myxtts.training.memory import LIBRARIES, Estimate, Part, estimate
 from myxtts.training.precision import bfloat16_on_cpu, precision_for
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import LongestClip
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A device of the job: its name, what it does, and its free memory (None if unknown)."""
+
+    name: str
+    part: Part
+    room: int | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +34,8 @@ class JobFacts:
 
     Attributes:
       estimates: by stage.
-      device_bytes: free memory by role, "data" and "model"; None if unknown.
+      places: the devices.
+      replicas: how many of them, on all machines, train.
       on_gpu: whether the model device is a GPU, and not an emulated one.
       bfloat16_on_cpu: whether the processor multiplies bfloat16.
       clips: in the training corpus.
@@ -38,7 +48,7 @@ class JobFacts:
     """
 
     estimates: dict[str, Estimate]
-    device_bytes: dict[str, int | None]
+    places: tuple[Place, ...]
     on_gpu: bool
     clips: int
     hours: float
@@ -49,10 +59,14 @@ class JobFacts:
     padding: float
     padding_static: float
     bfloat16_on_cpu: bool = False
+    replicas: int = 1
     cores: int = dataclasses.field(default_factory=default_workers)
 
 
-def facts_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary) -> JobFacts:
+def facts_of(
+    job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary, workers: int = 1
+) -> JobFacts:
+    """`workers`: the machines that train together."""
     corpus, train = clips.training, job.train
     longest = LongestClip(
         frames=int(train.model.audio.frames(corpus.samples.max())),
@@ -61,7 +75,8 @@ def facts_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary) -
     precision = precision_for(train.precision, RunDirectory(job.run_path))
     slots = 4 if job.slots == "auto" else job.slots
     host = _free_host_bytes()
-    real_gpu = devices.model.kind == "GPU" and not emulation.active()
+    places = _places(job, devices, host, workers)
+    real_gpu = places[-1].name.startswith("GPU") and not emulation.active()
     libraries = LIBRARIES if real_gpu else 0
     estimates = {
         stage: estimate(
@@ -80,10 +95,8 @@ def facts_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary) -
     )
     return JobFacts(
         estimates=estimates,
-        device_bytes={
-            device.role: free_memory(device.logical) if device.kind == "GPU" else host
-            for device in (devices.data, devices.model)
-        },
+        places=places,
+        replicas=workers * len([place for place in places if place.part.trains]),
         on_gpu=real_gpu,
         clips=len(corpus),
         hours=corpus.hours,
@@ -94,6 +107,26 @@ def facts_of(job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary) -
         padding=bucketed,
         padding_static=static,
         bfloat16_on_cpu=bfloat16_on_cpu(),
+    )
+
+
+def _places(job: Job, devices: Devices, host: int, workers: int) -> tuple[Place, ...]:
+    """Those that only prepare come first."""
+    data, model = devices.data_device, devices.model_device
+    data, model = (data, model) if devices.several else ((data,), (model,))
+    if job.values.strategy == "one_device":
+        model = model[:1]
+    shares = job.values.shares
+    if not isinstance(shares, tuple) or len(shares) != len(model):
+        shares = (1 / len(model),) * len(model)
+    trains = dict(zip(model, shares, strict=True))
+    return tuple(
+        Place(
+            name,
+            Part((name in data) / workers, trains.get(name, 0.0) / workers),
+            free_memory(name) if name.startswith("GPU") else host,
+        )
+        for name in dict.fromkeys([*data, *model])
     )
 
 

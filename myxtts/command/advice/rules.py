@@ -21,23 +21,25 @@ def _memory(job: Job, found: JobFacts) -> Iterator[str]:
     fits = {}
     for stage in job.stages:
         estimate = found.estimates[stage]
-        needed = {role: estimate.on(role) for role in found.device_bytes}
         too_small = {
-            role: estimate.largest_batch(role, LARGEST_SHARE * room)
-            for role, room in found.device_bytes.items()
-            if room is not None and needed[role] > LARGEST_SHARE * room
+            place: estimate.largest_batch(place.part, LARGEST_SHARE * place.room)
+            for place in found.places
+            if place.room is not None and estimate.on(place.part) > LARGEST_SHARE * place.room
         }
         if not too_small:
             continue
-        role = min(too_small, key=too_small.get)
+        place = min(too_small, key=too_small.get)
         text = (
-            f"{stage}: a batch of {estimate.batch_size} needs about {needed[role] / GB:.1f} GB on "
-            f"the {role} device, which has {found.device_bytes[role] / GB:.1f} (estimated)"
+            f"{stage}: a batch of {estimate.batch_size} needs about "
+            f"{estimate.on(place.part) / GB:.1f} GB on the {place.part.role} device {place.name}, "
+            f"which has {place.room / GB:.1f} (estimated)"
         )
-        if too_small[role] < 1:
-            yield f"{text}, and not even a batch of 1 fits: take a smaller --model_size"
+        size = _divisible(min(too_small[place], _most_varied(found)), found)
+        if size < 1:
+            least = found.replicas
+            yield f"{text}, and not even a batch of {least} fits: take a smaller --model_size"
         else:
-            fits[stage] = min(too_small[role], _most_varied(found)), text
+            fits[stage] = size, text
     if len(fits) == 1:
         ((stage, (size, text)),) = fits.items()
         yield f"{text}: --{stage}_batch_size={size} fits"
@@ -162,7 +164,7 @@ def _without_effect(job: Job, found: JobFacts) -> Iterator[str]:
                 yield f"--{name} has no effect, because --train_data is given: leave it out"
     if job.values.strategy != "split":
         for name in ("slots", "warm_up"):
-            if name in job.given:
+            if name in job.given and (name, job.values.strategy) != ("slots", "multi_worker"):
                 yield f"--{name} has no effect under --strategy={job.values.strategy}: leave it out"
     if job.values.val_data is not None and "validation_share" in job.given:
         yield "--validation_share has no effect, because --val_data is given: leave it out"
@@ -176,12 +178,17 @@ def _most_varied(found: JobFacts) -> int:
 def _fitting(job: Job, found: JobFacts) -> int:
     """The largest batch that fits in every stage, whatever advice about memory says as well."""
     fits = [
-        found.estimates[stage].largest_batch(role, LARGEST_SHARE * room)
+        found.estimates[stage].largest_batch(place.part, LARGEST_SHARE * place.room)
         for stage in job.stages
-        for role, room in found.device_bytes.items()
-        if room is not None
+        for place in found.places
+        if place.room is not None
     ]
-    return max(1, min([_most_varied(found), *fits]))
+    return max(found.replicas, _divisible(min([_most_varied(found), *fits]), found))
+
+
+def _divisible(size: int, found: JobFacts) -> int:
+    """By the number of model devices."""
+    return size // found.replicas * found.replicas
 
 
 def _share_that_holds_out(clips: int) -> float:

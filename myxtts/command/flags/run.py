@@ -6,7 +6,7 @@ from dual_device_strategy import command
 from myxtts.command.flags.table import Flag
 from myxtts.training.config import TrainConfig
 
-STRATEGIES = ("split", "one_device", "mirrored")
+STRATEGIES = ("split", "one_device", "mirrored", "multi_worker")
 
 
 
@@ -24,9 +24,12 @@ def _kind(flag: flags.Flag) -> str:
 DEVICES = (
     Flag(
         "strategy", STRATEGIES, "split",
-        "split: batches are prepared on the data device while the model device trains. one_device "
-        "and mirrored: TensorFlow's own strategies on the model device, the same code and numbers.",
-        when="one_device if the profile says that a second device saves nothing.",
+        "split: batches are prepared on the data devices while the model devices train. "
+        "multi_worker: the same on several machines, which TF_CONFIG names. one_device and "
+        "mirrored: TensorFlow's own strategies on the model devices, features made by the host. "
+        "Losses are the same.",
+        when="one_device if the profile says that a second device saves nothing; mirrored or "
+        "--shares if it says that all devices should train.",
     ),
     *_device_flags(),
     Flag(
@@ -34,6 +37,14 @@ DEVICES = (
         "The most batches that may exist beyond the host; auto chooses anew in every epoch.",
         when="5 to 8, or auto, if step times vary; 2 or 3 if memory is short.",
         unit="N|auto",
+    ),
+    Flag(
+        "data_service", "text", None,
+        "The dispatcher of a tf.data service whose workers read the clips, see python -m "
+        "dual_device_strategy.data_service; they must see the same files. A run that is stopped "
+        "cannot be continued exactly then.",
+        when="If this host cannot read clips as fast as the devices take them.",
+        sets="train.data_service", unit="HOST:PORT", chosen="none: this host reads",
     ),
     Flag(
         "warm_up", "switch", False,

@@ -3,8 +3,6 @@
 import math
 from types import MappingProxyType
 
-import tensorflow as tf
-
 from myxtts.model.conditioning import Conditioning
 from myxtts.model.config import ModelConfig
 from myxtts.model.gpt import Gpt
@@ -94,11 +92,10 @@ class GptStage(Stage):
     def show(self, exhibits):
         clips = self.front_end(exhibits.clips)
 
-        @tf.function
         def attention(batch):
             return self._outputs(batch, return_attention=True)["attention"]
 
-        looked = exhibits.strategy.run(attention, (clips,))
+        looked = exhibits.run(attention, clips)
         rows = zip(
             looked, clips["code_lengths"].numpy(), clips["text_lengths"].numpy(), strict=True
         )

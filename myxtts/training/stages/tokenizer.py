@@ -4,8 +4,6 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import tensorflow as tf
-
 from myxtts.model.griffin_lim import griffin_lim
 from myxtts.model.speaker import SpeakerEncoder, speaker_loss
 from myxtts.model.tokenizer import AudioTokenizer
@@ -121,12 +119,11 @@ class TokenizerStage(Stage):
         clips = exhibits.clips
         audio = self.config.model.audio
 
-        @tf.function
         def rebuilt(mel, mel_lengths):
             mel = self.tokenizer(mel, mel_lengths)["mel"]
             return mel, griffin_lim(mel, audio)
 
-        mels, waveforms = exhibits.strategy.run(rebuilt, (clips["mel"], clips["mel_lengths"]))
+        mels, waveforms = exhibits.run(rebuilt, clips["mel"], clips["mel_lengths"])
         for i, frames in enumerate(clips["mel_lengths"].numpy()):
             exhibits.mel(f"clip{i}/target", clips["mel"][i, :frames])
             exhibits.mel(f"clip{i}/reconstructed", mels[i, :frames])

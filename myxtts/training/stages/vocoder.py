@@ -153,7 +153,7 @@ class VocoderStage(Stage):
         clips, audio = exhibits.clips, self.config.model.audio
         mels = self.tokenizer.decode(*self.tokenizer.encode(clips["mel"], clips["mel_lengths"]))
         voices = self.speaker(clips["conditioning_mel"], clips["conditioning_mel_lengths"])
-        waveforms = exhibits.strategy.run(self._waveforms, (mels, voices))
+        waveforms = exhibits.run(self._waveforms, mels, voices)
         for i, frames in enumerate(clips["mel_lengths"].numpy()):
             exhibits.sound(f"clip{i}-vocoder", waveforms[i, : frames * audio.hop_length])
         self._speaking = self._speaking or self.surroundings.trained("gpt")
@@ -163,7 +163,7 @@ class VocoderStage(Stage):
         for name, mel in exhibits.spoken(self.tokenizer, **self._speaking).items():
             voice = self.speaker(*references[name])
             exhibits.mel(f"{name}/generated", mel)
-            waveform = exhibits.strategy.run(self._waveforms, (mel[None], voice))[0]
+            waveform = exhibits.run(self._waveforms, mel[None], voice)[0]
             exhibits.sound(name, waveform)
 
     def judge(self, batches):

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from myxtts.command.advice import JobFacts, advice
-from myxtts.training.memory import estimate
+from myxtts.command.advice import JobFacts, Place, advice
+from myxtts.training.memory import DATA, MODEL, Part, estimate
 from myxtts.training.stages import LongestClip
 
 GB = 1 << 30
@@ -23,7 +23,7 @@ def advised(read_line, corpus_path):
         }
         found = JobFacts(
             estimates=estimates,
-            device_bytes={"data": 4 * GB, "model": 8 * GB},
+            places=(Place("GPU:1", DATA, 4 * GB), Place("GPU:0", MODEL, 8 * GB)),
             on_gpu=True,
             clips=5000,
             hours=5.0,
@@ -56,7 +56,7 @@ def test_the_defaults_need_no_advice(advised):
         ("", {"clips": 40}, "--batch_size=10"),
         ("--precision=float16", {"on_gpu": False}, "--precision=float32"),
         ("--precision=bfloat16", {"on_gpu": False}, "--precision=float32"),
-        ("--model_size=big", {"on_gpu": False, "device_bytes": {}}, "--model_size=tiny"),
+        ("--model_size=big", {"on_gpu": False, "places": ()}, "--model_size=tiny"),
         ("--gpt_lr=0.1", {}, "0.0008"),
         ("--grad_accum=64", {}, "--grad_accum=16"),
         ("--max_minutes=1", {}, "--max_minutes=10"),
@@ -76,7 +76,7 @@ def test_bfloat16_is_welcome_on_a_processor_that_has_it(advised):
 
 def test_a_batch_that_does_not_fit_is_told_with_the_one_that_does(advised):
     (told,) = [s for s in advised("--model_size=small --batch_size=256") if "needs about" in s]
-    assert "GB on the model device, which has 8.0 (estimated)" in told
+    assert "GB on the model device GPU:0, which has 8.0 (estimated)" in told
     size, accumulate = (
         int(told.split(f"--{name}=")[1].split()[0]) for name in ("batch_size", "grad_accum")
     )
@@ -91,12 +91,29 @@ def test_a_batch_that_is_too_large_for_one_stage_is_lowered_there(advised):
 
 
 def test_a_model_that_fits_with_no_batch_is_told(advised):
-    told = "\n".join(advised("--model_size=big", device_bytes={"model": 4 * GB}))
+    told = "\n".join(advised("--model_size=big", places=(Place("GPU:0", MODEL, 4 * GB),)))
     assert "not even a batch of 1 fits: take a smaller --model_size" in told
 
 
 def test_memory_that_nobody_tells_is_not_guessed_at(advised):
-    assert advised("--batch_size=400 --max_minutes=90", device_bytes={"model": None}) == []
+    unknown = (Place("GPU:0", MODEL, None),)
+    assert advised("--batch_size=400 --max_minutes=90", places=unknown) == []
+
+
+def test_of_several_devices_each_has_its_part_of_a_batch(advised):
+    """Half of a batch on each: a batch twice as large fits, where one of them prepares less."""
+    half = Part(0.0, 0.5)
+    places = (Place("GPU:2", DATA, 4 * GB), *(Place(f"GPU:{i}", half, 8 * GB) for i in range(2)))
+
+    def fitting(**changed):
+        sentences = advised("--model_size=small --batch_size=500", **changed)
+        (told,) = [s for s in sentences if "needs about" in s]
+        return int(re.search(r"batch_size=(\d+)", told)[1])
+
+    one, two = fitting(), fitting(places=places, replicas=2)
+    assert two == 2 * one
+    both = (Place("GPU:0", half, 8 * GB), Place("GPU:1", Part(1.0, 0.5), 8 * GB))
+    assert one < fitting(places=both, replicas=2) < two
 
 
 def test_remedies_for_a_batch_that_is_too_large_do_not_contradict_each_other(advised):

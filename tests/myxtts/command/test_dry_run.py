@@ -1,7 +1,8 @@
 """What --dry_run says before anything is trained."""
 
-from types import SimpleNamespace
+import dataclasses
 
+from dual_device_strategy.devices import Device, Devices
 from myxtts.command import dry_run
 from myxtts.command.corpora import Clips
 from myxtts.command.flags import all_flags
@@ -19,14 +20,14 @@ def test_a_stage_that_is_registered_has_flags_and_stands_in_the_dry_run(
     assert read_line("--model_size=big").job.train.stage("loudness").learning_rate == 0.01 / 4
 
     training, held_out = spoken_corpus.split(0.2)
-    devices = SimpleNamespace(
-        data=SimpleNamespace(role="data", kind="CPU", logical="CPU:0"),
-        model=SimpleNamespace(role="model", kind="CPU", logical="CPU:0"),
-        reason="asked for",
-    )
-    dry_run.describe(job, devices, Clips(training, held_out, {}, "a summary"))
+    cpus = [Device("model", f"CPU:{i}", i, "a logical CPU", "host memory") for i in range(3)]
+    devices = Devices((dataclasses.replace(cpus[0], role="data"),), tuple(cpus[1:]), "asked for")
+    dry_run.describe(job, Clips(training, held_out, {}, "a summary"), devices)
     shown = capsys.readouterr().out.splitlines()
     parts = [line.split() for line in shown]
     assert ["loudness", "loudness", "0.00", "M"] in parts
-    assert any(line[:5] == ["model", "CPU:0", "loudness", "batches", "of"] for line in parts)
+    assert ["data", "CPU:0", "loudness", "batches", "of", "7", "clips:"] in [p[:7] for p in parts]
+    for cpu in ("CPU:1", "CPU:2"):
+        told = ["model", cpu, "loudness", "4", "clips", "of", "batches", "of", "7:"]
+        assert told in [p[:9] for p in parts]
     assert '"loudness": {' in "".join(shown)

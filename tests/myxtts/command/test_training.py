@@ -6,6 +6,8 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy
+from dual_device_strategy.devices import Device, Devices
+from myxtts import UserError
 from myxtts.command.strategies import make_strategy
 from myxtts.command.training import failure
 from myxtts.training.run_directory import RunDirectory
@@ -36,9 +38,28 @@ def test_only_a_devices_memory_is_told_to_take_smaller_batches(message, remedy, 
     ],
 )
 def test_every_strategy_trains_one_replica_on_the_model_device(name, kind):
-    values = SimpleNamespace(strategy=name, warm_up=False)
-    devices = SimpleNamespace(data_device="CPU:1", model_device="CPU:2")
-    strategy = make_strategy(SimpleNamespace(values=values, slots=3), devices)
+    strategy = make_strategy(job(name), Devices(cpu(1), cpu(2), "asked for"))
     assert type(strategy) is kind and strategy.num_replicas_in_sync == 1
     with strategy.scope():
         assert tf.Variable(0.0).device.endswith("CPU:2")
+
+
+def test_tensorflows_strategies_train_on_all_the_model_devices_or_on_the_first():
+    several = Devices((cpu(1),), (cpu(2), cpu(3)), "asked for")
+    assert make_strategy(job("mirrored"), several).num_replicas_in_sync == 2
+    assert make_strategy(job("one_device"), several).extended.worker_devices[0][-5:] == "CPU:2"
+
+
+def test_a_data_service_that_does_not_answer_is_told_before_anything_is_made():
+    with pytest.raises(UserError, match=r"no data service answers at 127\.0\.0\.1:1 .*start it"):
+        make_strategy(job("split", "127.0.0.1:1"), Devices(cpu(1), cpu(2), "asked for"))
+
+
+def job(strategy, data_service=None):
+    values = SimpleNamespace(strategy=strategy, warm_up=False)
+    train = SimpleNamespace(data_service=data_service)
+    return SimpleNamespace(values=values, slots=3, train=train)
+
+
+def cpu(number):
+    return Device("model", f"CPU:{number}", number, "a logical CPU", "host memory")

@@ -28,7 +28,7 @@ MODEL = ModelConfig(
     text=TextConfig(vocabulary="characters"),
     tokenizer=TokenizerConfig(width=16, codes=32, code_size=8, residual_blocks=1),
     conditioning=ConditioningConfig(latents=4, layers=1, heads=2, encoder_layers=1),
-    gpt=GptConfig(layers=1, width=16, heads=2),
+    gpt=GptConfig(layers=1, width=16, heads=2, dropout=0.0, code_noise=0.0),
     speaker=SpeakerConfig(width=16, blocks=1, size=8),
     vocoder=VocoderConfig(
         width=16, blocks=1, segment_frames=16, discriminator_width=2, adversarial_from_step=4

@@ -7,7 +7,7 @@ import pytest
 from myxtts.model.config import SIZES
 from myxtts.training import networks
 from myxtts.training.config import TrainConfig
-from myxtts.training.memory import estimate
+from myxtts.training.memory import MODEL, estimate
 from myxtts.training.stages import LongestClip, stage_names
 
 
@@ -24,15 +24,15 @@ def test_estimates_follow_what_is_asked_for():
     tiny, small = (TrainConfig(model=SIZES[name]) for name in ("tiny", "small"))
     for stage in stage_names():
         base = estimate(tiny, stage, LongestClip(400, 100), 300)
-        assert base.on("model", 32) > base.on("model", 16) > base.fixed["model"]
-        assert estimate(small, stage, LongestClip(400, 100), 300).on("model") > base.on("model")
+        assert base.on(MODEL, 32) > base.on(MODEL, 16) > base.fixed["model"]
+        assert estimate(small, stage, LongestClip(400, 100), 300).on(MODEL) > base.on(MODEL)
         half = estimate(tiny, stage, LongestClip(400, 100), 300, precision="bfloat16")
         assert half.per_clip["model"] < base.per_clip["model"]
-        room = base.on("model", 7)
-        assert base.largest_batch("model", room) == 7
-        assert base.largest_batch("model", 0) == 0
+        room = base.on(MODEL, 7)
+        assert base.largest_batch(MODEL, room) == 7
+        assert base.largest_batch(MODEL, 0) == 0
         more = estimate(tiny, stage, LongestClip(400, 100), 300, slots=8)
-        assert more.on("model") > base.on("model")
+        assert more.on(MODEL) > base.on(MODEL)
 
 
 # Prints what was estimated and what was held on each device, of a process that did nothing else.
@@ -40,7 +40,7 @@ _ONE_STEP = """
 import json, sys
 import tensorflow as tf
 from dual_device_strategy import DataModelSplitStrategy, emulation
-from myxtts.training.memory import estimate
+from myxtts.training.memory import DATA, MODEL, estimate
 from myxtts.training.stages import LongestClip
 from myxtts.command.profiling import rehearsed
 from myxtts.config import BatchConfig
@@ -64,7 +64,7 @@ with rehearsed(config, "gpt", strategy, corpus, vocabulary) as (dataset, step):
         strategy.run(step, (batch,)).numpy()
         break
 held = [tf.config.experimental.get_memory_info(f"GPU:{i}")["peak"] for i in (0, 1)]
-print(json.dumps({"told": [told.on("data"), told.on("model")], "held": held}))
+print(json.dumps({"told": [told.on(DATA), told.on(MODEL)], "held": held}))
 """
 
 

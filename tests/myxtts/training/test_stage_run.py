@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dual_device_strategy import MirroredDataModelSplitStrategy
 from myxtts import UserError
 from myxtts.model.config import GptConfig
 from myxtts.training import trainer as trainers
@@ -44,6 +45,24 @@ def test_bad_batches_are_counted_across_an_interruption(toy, tmp_path):
     # The checkpoint after step 9 remembers four of them.
     with pytest.raises(trainers.TrainingFailed, match=r"6 steps in a row.*step 10 "):
         toy(spoil=range(5, 100), max_skipped=6)()
+
+
+def test_another_number_of_devices_goes_on_with_the_same_batches(toy, tmp_path, caplog):
+    two = MirroredDataModelSplitStrategy(["CPU:0"], ["CPU:1", "CPU:2"])
+    with pytest.raises(trainers.TrainingFailed):
+        toy(spoil=range(6, 100), max_skipped=4, strategy=two)()
+    caplog.set_level(logging.INFO, logger="absl")
+    toy(spoil=range(6, 100), max_skipped=30)()
+    assert "2 model devices have trained it so far, 1 do now" in caplog.text
+    toy(spoil=range(6, 100), max_skipped=30, path=tmp_path / "one")()
+    found, wanted = (
+        read_steps(RunDirectory(place).steps_file) for place in (tmp_path, tmp_path / "one")
+    )
+    assert len(found) == len(wanted) == 12
+    for one, other in zip(found, wanted, strict=True):
+        assert (one["epoch"], one["batch"]) == (other["epoch"], other["batch"])
+    losses = [[line["loss"] for line in lines[:6]] for lines in (found, wanted)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_continuing_with_another_batch_size_of_the_stage_is_refused(

@@ -1,0 +1,101 @@
+"""`train.py --strategy=multi_worker` as two real processes that talk over gRPC."""
+
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.dual_device_strategy.machines.conftest import ended, free_ports
+from tests.train_command import ROOT, SMALL
+
+STEPS = 14
+FLAGS = [
+    *SMALL,
+    "--stage=tokenizer",
+    f"--max_steps={STEPS}",
+    "--checkpoint_steps=3",
+    "--checkpoint_dir=run",
+    "--embedded_minutes=1",
+    "--embedded_voices=2",
+    "--embedded_dir=speech",
+]
+
+
+@pytest.fixture(scope="module")
+def start(processes, tmp_path_factory):
+    """start(["--batch_size=8"]): two workers in one directory, the flags being the second one's."""
+    place = tmp_path_factory.mktemp("workers")
+
+    def start(more=(), run="run"):
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        started = []
+        for index, own in enumerate(([], more)):
+            task = {"type": "worker", "index": index}
+            config = json.dumps({"cluster": {"worker": addresses}, "task": task})
+            flags = [*FLAGS, "--strategy=multi_worker", f"--checkpoint_dir={run}", *own]
+            env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CONFIG": config}
+            started.append(processes.start([ROOT / "train.py", *flags], cwd=place, env=env))
+        return started
+
+    start.place = place
+    return start
+
+
+def losses(run: Path) -> dict[int, float]:
+    lines = map(json.loads, (run / "steps.jsonl").read_text().splitlines())
+    return {line["step"]: line["loss"] for line in lines}
+
+
+def wait_for_step(workers, run: Path, step: int) -> None:
+    end = time.monotonic() + 300
+    while not (run / "steps.jsonl").exists() or step not in losses(run):
+        assert time.monotonic() < end and all(w.poll() is None for w in workers), [
+            w.stderr[-2000:] for w in workers
+        ]
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_two_workers_that_are_killed_and_signalled_have_the_losses_of_one_process(
+    start, processes
+):
+    run = start.place / "run"
+    workers = start()
+    wait_for_step(workers, run, 4)
+    workers[0].kill()  # the one that writes
+    began = time.monotonic()
+    assert workers[1].wait(10) == 1 and time.monotonic() - began < 10
+    said = [line for line in workers[1].stderr.splitlines() if line.startswith("error: ")]
+    assert len(said) == 1 and re.match(r"error: worker 0 \(127.0.0.1:\d+\) is gone, ", said[0])
+    assert "Traceback" not in workers[1].stderr
+
+    workers = start()
+    wait_for_step(workers, run, 8)
+    workers[1].send_signal(signal.SIGTERM)
+    assert ended(workers, 120) == [0, 0], workers[0].stderr[-2000:] + workers[1].stderr[-2000:]
+    assert all("saved after SIGTERM" in worker.stdout for worker in workers)
+    assert max(losses(run)) < STEPS - 1
+
+    workers = start()
+    assert ended(workers, 300) == [0, 0], workers[0].stderr[-2000:] + workers[1].stderr[-2000:]
+    assert "Done." in workers[0].stdout and "worker 0 has written" in workers[1].stdout
+
+    alone = [*FLAGS, "--strategy=one_device", "--checkpoint_dir=alone"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = processes.start([ROOT / "train.py", *alone], cwd=start.place, env=env)
+    assert done.wait(240) == 0, done.stderr[-2000:]
+    assert losses(run) == pytest.approx(losses(start.place / "alone"), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_workers_that_were_given_different_flags_end_with_one_sentence_each(start):
+    workers = start(["--batch_size=8"], run="other")
+    assert ended(workers, 240) == [1, 1]
+    for worker in workers:
+        (said,) = [line for line in worker.stderr.splitlines() if line.startswith("error: ")]
+        assert "the workers do not agree: --batch_size is " in said and "worker 1" in said
+    assert not (start.place / "other").exists()
