@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from dual_device_strategy import data_scope
@@ -20,7 +21,8 @@ from myxtts.xtts_v2.networks import Published, read_published
 from myxtts.xtts_v2.sizes import CODE_RATE, CODE_SAMPLES
 
 # Fitted: numbers that are alive on the data device at once (`tests/benchmarks/memory.py`).
-_SOUND = 6.0  # by sample at 22,050 Hz
+_MELS = 13.0  # by sample at 22,050 Hz, where only mels for the DVAE are made
+_SOUND = 6.0  # by sample, where codes and references are made as well
 _SPECTRUM = 4.0  # by sample and 256 / hop of a spectrogram's frames, in float64
 _DVAE = 12.0  # by code and inner width
 
@@ -139,7 +141,8 @@ class PublishedStage(Stage):
         for number, (ids, clip) in enumerate(exhibits.texts):
             length = int(clips["waveform_lengths"][clip])
             waveform = clips["waveform"][clip, :length].numpy().astype("float32") / 32768.0
-            cloned = self._voice.clone([waveform])
+            # A reference has at least a second; a shorter clip is said again.
+            cloned = self._voice.clone([np.resize(waveform, max(length, self.rate))])
             speaking = dataclasses.replace(self._voice.speaking, seed=number + 1)
             chunks = self._voice.sentence(ids, cloned, speaking)
             exhibits.sound(f"text{number}", tf.concat(list(chunks), 0))
@@ -167,7 +170,7 @@ class ClipSizes:
     @property
     def mels_made(self) -> float:
         """Numbers that making the DVAE's mels keeps on the data device at its fullest moment."""
-        return (_SOUND + 4 * _SPECTRUM) * self.samples
+        return _MELS * self.samples
 
     @property
     def codes_made(self) -> float:

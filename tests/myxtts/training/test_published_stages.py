@@ -5,6 +5,7 @@ import json
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -111,6 +112,14 @@ def test_teacher_forced_segments_are_those_of_each_clip_alone(start_directory, c
         assert gaps[begin] < 1e-4, row
         recorded = raw["waveform"][row, begin * 256 : (begin + size) * 256].numpy() / 32768.0
         np.testing.assert_allclose(batch["waveform"][row].numpy(), recorded, atol=1e-6)
+    # A clip that is too short for a reference is spoken with all the same.
+    heard = []
+    short = {"waveform": raw["waveform"][:1], "waveform_lengths": tf.constant([12000])}
+    shown = SimpleNamespace(
+        clips=short, texts=[([5], 0)], sound=lambda _, sound: heard.append(sound)
+    )
+    stage.show(shown)
+    assert len(heard[0]) > 256
 
 
 def test_a_gpt_that_expects_other_codes_is_refused_until_it_was_trained_on_them(
