@@ -66,7 +66,7 @@ def times(monkeypatch):
     """Lets devices take the times that are given, and not those that they take."""
     roles = Roles(("1",), ("2", "1"))
 
-    def take(costs):
+    def take(costs, disturbed=None):
         measured = []
         monkeypatch.setattr(share_tuning, "LEAST", 2)
         monkeypatch.setattr(FrontEndAlone, "milliseconds", lambda self: costs.front_end)
@@ -74,13 +74,28 @@ def times(monkeypatch):
 
         def learned(self, _, count):
             measured.append(self.plan)
-            learn(self, step_ms(roles, costs, self.plan), count)
+            longer = 3 if len(measured) == disturbed else 1
+            learn(self, longer * step_ms(roles, costs, self.plan), count)
 
         monkeypatch.setattr(share_tuning.ShareTuning, "learn", learned)
         monkeypatch.setattr(share_tuning, "period", lambda times, turns: 1.0)
         return measured
 
     return take
+
+
+def test_a_disturbed_epoch_is_not_held_against_its_shares(times):
+    measured = times(Costs(20, 0, 0, 60), disturbed=2)
+    strategy = MirroredDataModelSplitStrategy(*SHARED, shares="auto")
+    dataset = tf.data.Dataset.range(96).map(lambda i: tf.cast(i, tf.float32)).batch(24)
+    distributed = strategy.experimental_distribute_dataset(
+        dataset.apply(on_data_device(lambda x: x - tf.reduce_mean(x)))
+    )
+    for _ in range(4):
+        rows_of(strategy, distributed)
+    assert [plan.rows for plan in measured] == [(12, 12), (16, 8), (16, 8)]
+    assert strategy.share_choice.settled
+    assert strategy.share_choice.plan.rows == (16, 8)
 
 
 def rows_of(strategy, distributed):
