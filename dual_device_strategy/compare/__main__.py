@@ -15,7 +15,7 @@ from pathlib import Path
 import tensorflow as tf
 from absl import flags
 
-from dual_device_strategy import command, emulation, readings
+from dual_device_strategy import command, emulation, readings, workload_flags
 from dual_device_strategy.compare import plot, report
 from dual_device_strategy.compare.contenders import OURS, Setting
 from dual_device_strategy.compare.logs import compare_logs
@@ -24,6 +24,7 @@ from dual_device_strategy.devices import total_memory
 from dual_device_strategy.workload import Workload, fixed_times, part_times
 
 flags.adopt_module_key_flags(command)
+flags.adopt_module_key_flags(workload_flags)
 _BATCH_SIZES = flags.DEFINE_list(
     "batch_sizes", ["8", "12", "16", "20", "24", "28", "32"], "Batch sizes to compare at."
 )
@@ -32,16 +33,6 @@ _PART_MS = flags.DEFINE_multi_string(
     ["10,20,20"],
     "On emulated GPUs and CPUs: how many ms host, front end and step take for a batch of 16; "
     "repeat the flag for several cases.",
-)
-_FIXED_MS = flags.DEFINE_list(
-    "fixed_ms",
-    ["0", "0"],
-    "On emulated GPUs and CPUs: how many ms each launch of front end and step takes beside that.",
-)
-_READING = flags.DEFINE_list(
-    "reading",
-    ["every_step", "every_tenth"],
-    "How often the loss is read: every_step, every_tenth, one_function; all that are named.",
 )
 _TEXT_LEN = flags.DEFINE_integer("text_len", 200, "Tokens of a text.", lower_bound=1)
 _MEL_FRAMES = flags.DEFINE_integer(
@@ -72,7 +63,8 @@ def main(arguments) -> None:
         command.writable({"json": _JSON.value, "plot": _PLOT.value}),
     ):
         sizes, cases = _batch_sizes(), [part_times(text.split(",")) for text in _PART_MS.value]
-        ways, fixed_ms = readings.parsed(_READING.value), fixed_times(_FIXED_MS.value)
+        ways = readings.parsed(workload_flags.READING.value)
+        fixed_ms = fixed_times(workload_flags.FIXED_MS.value)
         _check_plot()
         # TensorFlow logs every strategy that is made, at every round.
         tf.get_logger().setLevel(logging.WARNING)

@@ -13,7 +13,7 @@ from pathlib import Path
 import tensorflow as tf
 from absl import flags
 
-from dual_device_strategy import command, emulation, readings
+from dual_device_strategy import command, emulation, readings, workload_flags
 from dual_device_strategy.profile import staged
 from dual_device_strategy.profile.result import empty, profile
 from dual_device_strategy.profile.staged import ProfileError
@@ -21,6 +21,7 @@ from dual_device_strategy.profile.tracing import write_trace
 from dual_device_strategy.workload import Workload, fixed_times, part_times
 
 flags.adopt_module_key_flags(command)
+flags.adopt_module_key_flags(workload_flags)
 _TARGET = flags.DEFINE_string(
     "target", None, "module:function returning (dataset, step); a built-in workload if left out."
 )
@@ -39,17 +40,6 @@ _PART_MS = flags.DEFINE_list(
     "On emulated GPUs and CPUs: how many ms host, front end and step of the built-in workload take "
     "for a batch of 16.",
 )
-_FIXED_MS = flags.DEFINE_list(
-    "fixed_ms",
-    ["0", "0"],
-    "On emulated GPUs and CPUs: how many ms each launch of front end and step takes beside that.",
-)
-_READING = flags.DEFINE_list(
-    "reading",
-    ["every_step", "every_tenth"],
-    "How often the loss is read: every_step, every_tenth, one_function. Reading on every step is "
-    "always measured.",
-)
 _NUM_STEPS = flags.DEFINE_integer(
     "num_steps", 50, "Repetitions of each measurement.", lower_bound=2
 )
@@ -66,7 +56,7 @@ def main(_) -> None:
         command.exit_on(ValueError, OSError),
         command.writable({"html": _HTML.value, "json": _JSON.value, "trace": _TRACE.value}),
     ):
-        ways = readings.parsed(_READING.value)
+        ways = readings.parsed(workload_flags.READING.value)
         if command.shares() == "auto":
             raise ValueError(
                 "--shares=auto chooses between epochs, and profile measures one: name the shares, "
@@ -104,7 +94,7 @@ def _built_in(devices):
         _TEXT_LEN.value,
         _MEL_FRAMES.value,
         part_ms=None if real else part_times(_PART_MS.value),
-        fixed_ms=fixed_times(_FIXED_MS.value),
+        fixed_ms=fixed_times(workload_flags.FIXED_MS.value),
     ).dataset_and_step()
 
 
