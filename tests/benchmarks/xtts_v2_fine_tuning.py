@@ -2,12 +2,13 @@
 
     python tests/benchmarks/xtts_v2_fine_tuning.py --out=DIR
 
-24 minutes on two quiet cores with the default minutes. A reduced model of random weights learns a
-language of twelve words from five espeak-ng voices (DVAE, GPT, HiFi-GAN), is exported, and is
-fine-tuned from that export on a sixth voice: the GPT's weights, adapters, and every stage. Prints
-before and after: held-out audio loss of the new and of the old voices, and how sentences sound that
-it says in the new voice: the share of letters that are heard otherwise, and the likeness to the
-voice's recordings, by its HiFi-GAN and by Griffin-Lim from what its DVAE makes of the codes.
+By default it trains for 17.5 minutes, beside those for speech, judges and sentences; two quiet
+cores are wanted. A reduced model of random weights learns a language of twelve words from five
+espeak-ng voices (DVAE, GPT, HiFi-GAN), is exported, and is fine-tuned from that export on a sixth
+voice: the GPT's weights, adapters, and every stage. Prints before and after: held-out audio loss of
+the new and of the old voices, and how sentences sound that it says in the new voice: the share of
+letters that are heard otherwise, and the likeness to the voice's recordings, by its HiFi-GAN and by
+Griffin-Lim from what its DVAE makes of the codes.
 """
 
 import dataclasses

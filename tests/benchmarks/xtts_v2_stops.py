@@ -3,8 +3,8 @@
     python tests/benchmarks/xtts_v2_stops.py --loop=DIR --out=NEW
 
 DIR is --out of `xtts_v2_fine_tuning.py`. Its base model says short sentences in the new voice, as
-it is and after fine-tuning on that voice with each option of the stop; eight minutes on two quiet
-cores with the default minutes. A sentence goes on where it lasts 0.3 s longer than any recording of
+it is and after fine-tuning on that voice with each option of the stop, a minute each by default. A
+sentence goes on where it lasts 0.3 s longer than any recording of
 it in the corpus, silence at its end left out, or where no stop was drawn at all.
 """
 
