@@ -165,11 +165,13 @@ def start_emulation() -> None:
         start_emulation_from_flags()
 
 
-def configure_devices_from_flags(several: bool = False) -> Devices:
+def configure_devices_from_flags(several: bool = False, shares_needed: bool = True) -> Devices:
     """`configure_devices` with the flags' values; raises what that raises.
 
     Args:
       several: whether the command knows more than one data GPU and one model GPU.
+      shares_needed: whether a GPU that is to prepare and to train needs shares; not under
+        TensorFlow's own strategies.
     """
     lists = any(isinstance(flag.value, tuple) for flag in (_DATA_GPU, _MODEL_GPU))
     if lists and not several:
@@ -184,7 +186,7 @@ def configure_devices_from_flags(several: bool = False) -> Devices:
             "--model_gpu=0,1, or leave the shares out."
         )
     both = set(_listed(_DATA_GPU.value)) & set(_listed(_MODEL_GPU.value)) if lists else set()
-    if both and _SHARES.value is None:
+    if both and shares_needed and _SHARES.value is None:
         raise ValueError(
             f"{_asked()}: GPU {min(both)} is to prepare and to train: give the shares of the rows "
             "as well, one for each of --model_gpu, such as --shares=0.7,0.3, or --shares=auto."

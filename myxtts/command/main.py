@@ -106,7 +106,9 @@ def _checked(mistakes: list[str]) -> tuple[Job, Devices]:
         found = error.sentences
     try:
         command.start_emulation_from_flags()
-        devices = command.configure_devices_from_flags(several=True)
+        devices = command.configure_devices_from_flags(
+            several=True, shares_needed=flags.FLAGS.strategy in ("split", "multi_worker")
+        )
     except (ValueError, RuntimeError) as error:
         found.append(f"{error}")
     start_up.as_usual()
