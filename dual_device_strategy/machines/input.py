@@ -16,6 +16,7 @@ from dual_device_strategy.front_end import split, traced_for
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.dataset import ReplicaDataset, counts_of
 from dual_device_strategy.replicas.iterator import ReplicaIterator
+from dual_device_strategy.replicas.pieces import Cut
 from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.staging import Staging
 
@@ -42,6 +43,7 @@ class WorkersDataset(ReplicaDataset):
         targets = workers.compute_devices_for_worker(0)
         self._replicas = len(targets)
         host, _, _ = split(dataset, extended.data_device)
+        self._divides_elements = _divides_elements(host)
         compat.DistributedDataset.__init__(
             self,
             workers,
@@ -85,9 +87,21 @@ class WorkersDataset(ReplicaDataset):
                 **settings,
             )
 
-    _create_cloned_datasets_from_dataset = (
-        compat.DistributedDataset._create_cloned_datasets_from_dataset
-    )
+    def _create_cloned_datasets_from_dataset(self, dataset, context, *others):
+        if self._replicas == 1 or not self._divides_elements:
+            compat.DistributedDataset._create_cloned_datasets_from_dataset(
+                self, dataset, context, *others
+            )
+            return
+        # TensorFlow would cut the batch for all replicas, and deal the pieces to the workers.
+        workers, worker = context.num_input_pipelines, context.input_pipeline_id
+        cut = Cut(self._replicas * workers)
+
+        def part(*element):
+            element = element if len(element) > 1 else element[0]
+            return tf.nest.map_structure(lambda each: cut.dealt(each, worker, workers), element)
+
+        self._cloned_datasets = [dataset.map(part) if workers > 1 else dataset]
 
     def _make_rebatch_fn(self, dataset, num_workers, num_replicas_in_sync):
         """As TensorFlow's, of which a worker's part is what all its replicas have together."""
@@ -134,13 +148,16 @@ def _as_many_for_every_worker(host: tf.data.Dataset, options) -> bool:
 
     So it is where elements are divided and not files, and their number is known.
     """
-    policy = host.options().experimental_distribute.auto_shard_policy
-    policies = tf.data.experimental.AutoShardPolicy
     if tf.get_static_value(host.cardinality()) is None or host.cardinality() < 0:
         return False
-    if policy == policies.DATA:
-        return True
-    return policy == policies.AUTO and not _may_read_files(host)
+    return _divides_elements(host)
+
+
+def _divides_elements(host: tf.data.Dataset) -> bool:
+    """Whether TensorFlow surely divides elements among the workers, and not files."""
+    policy = host.options().experimental_distribute.auto_shard_policy
+    policies = tf.data.experimental.AutoShardPolicy
+    return policy == policies.DATA or (policy == policies.AUTO and not _may_read_files(host))
 
 
 # Datasets that TensorFlow divides by files where it is left to choose.

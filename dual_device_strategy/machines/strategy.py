@@ -41,8 +41,7 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
     those of a host `map`, which TensorFlow runs on the global batch on every worker.
 
     A worker with several model devices cuts its part for them behind the front end; with several
-    data devices, they prepare parts in turns, as in `MirroredDataModelSplitStrategy`.  A replica's
-    rows are then others than TensorFlow's, those of the whole batch are the same.
+    data devices, they prepare parts in turns, as in `MirroredDataModelSplitStrategy`.
 
     What differs from TensorFlow's, beside the slots:
 

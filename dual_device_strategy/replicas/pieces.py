@@ -66,6 +66,16 @@ class Cut:
             0,
         )
 
+    def dealt(self, tensor, first: int, every: int):
+        """The rows of piece `first`, of the one `every` places further, and so on, together."""
+        edges = self.edges(_rows(tensor))
+        pieces = [
+            _between(tensor, edges[i], edges[i + 1]) for i in range(first, self.replicas, every)
+        ]
+        if isinstance(tensor, tf.SparseTensor):
+            return tf.sparse.concat(0, pieces)
+        return tf.concat(pieces, 0)
+
     def pieces(self, flat: list[tf.Tensor], spec) -> list[list[tf.Tensor]]:
         """The components of each replica's piece of a batch, given by its flat tensors."""
         element = compat.from_flat(spec, flat)
