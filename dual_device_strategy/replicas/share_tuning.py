@@ -50,11 +50,14 @@ class ShareChoice(tf.train.experimental.PythonState):
         self.plan: Plan | None = None
         self.settled = False  # whether nothing is left to try
         self.restored = 0  # how often
-        self._batches = 0  # in the epoch that it was chosen from
+        self._batches = 0  # in the longest epoch that it was chosen from
+        self._of: object = None  # what chose it
 
-    def note(self, plan: Plan, settled: bool, batches: int) -> None:
-        if batches >= self._batches:
-            self.plan, self.settled, self._batches = plan, settled, batches
+    def note(self, plan: Plan, settled: bool, batches: int, of: object) -> None:
+        """`of` is the dataset's tuning, which may change what it has chosen after a short epoch."""
+        if of is self._of or batches >= self._batches:
+            self.plan, self.settled, self._of = plan, settled, of
+            self._batches = max(batches, self._batches)
 
     def serialize(self):
         plan = self.plan and {"all_prepare": self.plan.all_prepare, "rows": self.plan.rows}
@@ -172,7 +175,7 @@ class ShareTuning:
             self.plan, self.settled = fastest, True
             expected = tried[fastest]
         self._expected = expected
-        self._choice.note(self.plan, self.settled, count)
+        self._choice.note(self.plan, self.settled, count, of=self)
         logging.info(
             "shares: %s from this epoch on, %.1f ms a step expected; %s before took %.1f ms (front "
             "end %.1f, step %.1f and %.1f more whatever its rows, on one device)%s",

@@ -98,6 +98,20 @@ def test_a_disturbed_epoch_is_not_held_against_its_shares(times):
     assert strategy.share_choice.plan.rows == (16, 8)
 
 
+def test_the_choice_is_of_the_dataset_with_the_longest_epochs_which_may_change_it():
+    choice = share_tuning.ShareChoice()
+    training, validation = object(), object()
+    for plan, settled, batches, of in (
+        (Plan(False, (12, 12)), False, 26, training),
+        (Plan(False, (20, 4)), True, 5, validation),
+        (Plan(False, (16, 8)), True, 24, training),
+    ):
+        choice.note(plan, settled, batches, of=of)
+        assert choice.plan.rows != (20, 4)
+    assert choice.settled
+    assert choice.plan.rows == (16, 8)
+
+
 def rows_of(strategy, distributed):
     """How many rows each replica has in the first batch of an epoch, and all rows' sum."""
     batches = [strategy.experimental_local_results(batch) for batch in distributed]
