@@ -9,9 +9,10 @@ import pytest
 import soundfile
 import tensorflow as tf
 
+from dual_device_strategy import DataService
 from myxtts import UserError
 from myxtts.config import AudioConfig, BatchConfig, TextConfig
-from myxtts.corpus.batches import default_host_prefetch, read_batches
+from myxtts.corpus.batches import default_host_prefetch, read_batches, served_batches
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.plan import BatchPlan
 from myxtts.corpus.texts import encode_texts
@@ -58,6 +59,16 @@ def equal(a, b):
 def test_no_tuner_runs_that_the_end_of_an_iterator_may_wait_a_minute_for(encoded):
     _, dataset = reader(encoded)
     assert dataset.options().autotune.enabled is False
+
+
+def test_a_data_service_is_given_the_same_batches_without_a_python_function(encoded):
+    plan, dataset = reader(encoded)
+    served = served_batches(*encoded, plan)
+    assert equal(take(served, 5), take(dataset, 5))
+    assert int(served_batches(*encoded, plan, count=2).cardinality()) == 2
+    DataService("localhost:1", mode="at most once")._refuse_python(served)
+    with pytest.raises(ValueError, match="Python function"):
+        DataService("localhost:1", mode="at most once")._refuse_python(dataset)
 
 
 def test_a_batch_holds_the_clips_of_the_plan(encoded, spoken_corpus, vocabulary):
