@@ -35,15 +35,16 @@ def trained(out: Path) -> None:
     from tests.benchmarks.few_words import corpora
     from tests.published_start import letters_vocabulary, make_start
 
-    make_start(
-        out / "start",
-        letters_vocabulary("en", "de", "fa"),
-        layers=3,
-        width=128,
-        dvae=DvaeSizes(width=64, code_size=32, codes=128),
-        hifigan_width=512,
-        speaker=SpeakerSizes(),
-    )
+    if not (out / "start").exists():
+        make_start(
+            out / "start",
+            letters_vocabulary("en", "de", "fa"),
+            layers=3,
+            width=128,
+            dvae=DvaeSizes(width=64, code_size=32, codes=128),
+            hifigan_width=512,
+            speaker=SpeakerSizes(),
+        )
     start, (corpus, _) = start_of(out / "start"), corpora(out, voices=2, minutes=1)
     stages = {
         name: dataclasses.replace(stage.learning, learning_rate=1e-3, share=1.0)
@@ -201,5 +202,5 @@ if __name__ == "__main__":
         from absl import app, flags
 
         flags.DEFINE_string("published_python", None, "Python with coqui-tts.", required=True)
-        flags.DEFINE_string("out", None, "Directory; an export there is taken.", required=True)
+        flags.DEFINE_string("out", None, "Directory; what is there is used.", required=True)
         app.run(main)
