@@ -15,6 +15,8 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
+_START_UP = re.compile(r"WARNING: All log messages|[IWE]\d{4} 00:00:|To enable the following")
+
 
 class CellFailed(Exception):
     """A command ended with another exit code than 0."""
@@ -66,12 +68,10 @@ def _shell(command: str) -> str:
         ["bash", "-o", "pipefail", "-c", command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
     )
-    # Of a progress bar the last state.
-    shown = "".join(
-        f"{line.rpartition(chr(13))[2].rstrip()}\n" for line in done.stdout.split("\n")
-    ).strip()
+    # Of a progress bar the last state; nothing of TensorFlow's own start.
+    lines = [line.rpartition("\r")[2].rstrip() for line in done.stdout.decode().split("\n")]
+    shown = "\n".join(line for line in lines if not _START_UP.match(line)).strip()
     if done.returncode:
         raise CellFailed(f"{command}\nended with exit code {done.returncode}:\n{shown[-3000:]}")
     return f"{shown}\n" if shown else ""
