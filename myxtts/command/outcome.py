@@ -108,7 +108,9 @@ def both_train(devices: dict[str, dict]) -> str:
 
 
 def _watched(run: RunDirectory, stage: str) -> dict:
-    """The monitor's summary of the latest sitting."""
+    """The monitor's summary of the latest sitting; empty where nothing was watched."""
+    if not run.monitor_file(stage).exists():
+        return {}
     lines = run.monitor_file(stage).read_text(encoding="utf-8").splitlines()
     summaries = (json.loads(line).get("summary") for line in lines if '"summary"' in line)
     return next((found for found in reversed(list(summaries)) if found), {})
