@@ -42,8 +42,8 @@ def _speed(report, devices, budget, batch_size):
         compared = compare_at(
             _workload(batch_size),
             Setting(devices.data.logical, devices.model.logical),
-            budget.steps,
-            budget.rounds,
+            steps=budget.steps,
+            rounds=budget.rounds,
             without=set(),
         )
         with _sampled(sampler):

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from myxtts import UserError
-from myxtts.training import precision, stage_run
-from myxtts.training import trainer as trainers
+from myxtts.training import precision, stage_run, workers
 from myxtts.training.budget import Budget
 from myxtts.training.checkpoints import step_directories
 from myxtts.training.config import TrainConfig
@@ -33,7 +32,7 @@ class Clock:
 def test_a_budget_of_minutes_is_planned_once_and_kept_when_continued(toy, tmp_path, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(stage_run, "time", clock)
-    monkeypatch.setattr(trainers, "time", clock)
+    monkeypatch.setattr(workers, "time", clock)
     settings = {"max_steps": None, "max_minutes": 0.05, "log_steps": 50, "evaluate_steps": 10**6}
     settings |= {"checkpoint_steps": 10**6, "sample_steps": 10**6}
     toy(**settings)()
