@@ -1,6 +1,7 @@
 """Compares what must be the same on all workers, when they meet.
 
-Two workers that differ would train without an error, and get something that nobody wanted.
+Without it, two workers with different flags would train without an error, and produce a model that
+nobody asked for.
 """
 
 import json
@@ -13,22 +14,22 @@ from dual_device_strategy.machines.cluster import Cluster
 
 
 class Disagreement(ValueError):
-    """Raised where workers differ in something that must be the same; its message is one
+    """Raised when workers differ in something that must be the same; the message is one
     sentence."""
 
 
 def refuse_differences(cluster: Cluster, about: str, facts: dict[str, object]) -> None:
-    """Compares `facts` with those of every other worker; returns when all have been seen.
+    """Compares `facts` with those of every other worker; returns when all have been compared.
 
-    All workers call it at the same point of the program, with the same keys.  The values go
-    through TensorFlow's coordination service, which the first worker runs.
+    All workers must call it at the same point of the program, with the same keys.  The values
+    go through TensorFlow's coordination service, which the first worker runs.
 
     Args:
-      about: a name that is different for each call in a program.
+      about: a name, different for each call in a program.
       facts: values with a short and exact `str`; pass digests of long ones.
 
     Raises:
-      Disagreement: on every worker, with what differs and who has which value.
+      Disagreement: on every worker; it names what differs, and each worker's value.
     """
     if len(cluster.addresses) == 1:
         return
@@ -51,7 +52,7 @@ def refuse_differences(cluster: Cluster, about: str, facts: dict[str, object]) -
 
 
 def _wait_until_all_know(cluster: Cluster, about: str) -> None:
-    """Otherwise the first to leave would end the service before the others have compared."""
+    """Keeps this worker's service running until the others have compared, for 5 s at most."""
     compat.set_shared_value(_key(about, cluster.index) + "/seen", "yes")
     end = time.monotonic() + 5
     for other in range(len(cluster.addresses)):

@@ -1,5 +1,7 @@
-"""The workers of a training, from TF_CONFIG or any resolver, checked before TensorFlow starts a
-server."""
+"""The workers of a training, from TF_CONFIG or any resolver.
+
+They are checked before TensorFlow starts a server, whose own errors may abort the process.
+"""
 
 import dataclasses
 import json
@@ -35,8 +37,9 @@ class Cluster:
 
 
 def cluster_of(resolver: tf.distribute.cluster_resolver.ClusterResolver | None) -> Cluster:
-    """The cluster of `resolver`, or of TF_CONFIG; without TF_CONFIG, this process is the only
-    worker.
+    """The cluster of `resolver`, or of TF_CONFIG if it is None.
+
+    Without TF_CONFIG either, this process is the only worker.
 
     Raises:
       ValueError: in one sentence, if this strategy cannot train on the cluster.

@@ -13,5 +13,5 @@ def set_shared_value(key: str, value: str) -> None:
 
 
 def shared_value(key: str, timeout_ms: int = 0) -> str:
-    """The value that a worker has set; waits for it, without a limit by default."""
+    """The value that a worker has set; waits until it is set, by default without a limit."""
     return context.context().get_config_key_value(key, timeout_ms)

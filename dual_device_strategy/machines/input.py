@@ -22,7 +22,7 @@ from dual_device_strategy.staging import Staging
 
 
 class WorkersIterator(ReplicaIterator):
-    """An iterator that may have to ask the other workers whether they have a batch."""
+    """A `ReplicaIterator` that asks the other workers, where it must, if they have a batch."""
 
     def get_next(self, name=None):
         return compat.DistributedIterator.get_next(self, name)
@@ -31,8 +31,8 @@ class WorkersIterator(ReplicaIterator):
 class WorkersDataset(ReplicaDataset):
     """What `experimental_distribute_dataset` returns on each of several workers.
 
-    The dataset has global batches.  Each worker prepares its part of them whole, on one of its
-    data devices, and cuts it for its model devices.
+    The dataset has global batches.  Each worker gets a part of every batch, prepares this part as
+    a whole on one of its data devices, and cuts it for its model devices.
     """
 
     _iterator_type = WorkersIterator
@@ -57,8 +57,8 @@ class WorkersDataset(ReplicaDataset):
         front_end, spec = traced_for(part, dataset, extended.data_device)
         pieces = tf.nest.map_structure(lambda each: _piece_of(each, self._replicas), spec)
         self._element_spec = compat.distributed_spec(strategy, pieces)
-        if _as_many_for_every_worker(host, options):
-            # Then nobody has to ask the others whether they have a batch, on every step.
+        if _every_worker_has_a_part(host, options):
+            # Saves asking the other workers in every step whether they have a batch.
             self._enable_get_next_as_optional = False
         self._counts = counts_of(extended, workers)
         settings = {
@@ -93,7 +93,8 @@ class WorkersDataset(ReplicaDataset):
                 self, dataset, context, *others
             )
             return
-        # TensorFlow would cut the batch for all replicas, and deal the pieces to the workers.
+        # The same rows as in TensorFlow, which cuts a batch for all replicas and then deals the
+        # pieces to the workers in turns.
         workers, worker = context.num_input_pipelines, context.input_pipeline_id
         cut = Cut(self._replicas * workers)
 
@@ -104,7 +105,7 @@ class WorkersDataset(ReplicaDataset):
         self._cloned_datasets = [dataset.map(part) if workers > 1 else dataset]
 
     def _make_rebatch_fn(self, dataset, num_workers, num_replicas_in_sync):
-        """As TensorFlow's, of which a worker's part is what all its replicas have together."""
+        """As TensorFlow's, but a worker's part has the rows of all its replicas together."""
         rebatched = super()._make_rebatch_fn(dataset, num_workers, num_replicas_in_sync)
         size = tf.get_static_value(replica_compat.batch_size_of(dataset))
         if self._replicas == 1 or size is None or size < 0:
@@ -123,8 +124,8 @@ class WorkersDataset(ReplicaDataset):
         batches = self._staging.iterator_over(self._cloned_datasets[0])
         iterator = self._iterator([batches], sealed=self._cut)
         iterator.cannot_be_saved = (
-            "it has one worker's part of the batches, and checkpoints are the first worker's; save "
-            "the number of trained batches, and skip so many in the dataset"
+            "it has one worker's part of the batches, and the first worker writes the checkpoints; "
+            "save the number of trained batches, and skip that many in the dataset"
         )
         extended = self._strategy.extended
         iterator.slots = extended.slots_in_use = self._staging.ready_slots + 2
@@ -135,7 +136,7 @@ class WorkersDataset(ReplicaDataset):
 
 
 def _piece_of(spec: tf.TypeSpec, replicas: int) -> tf.TypeSpec:
-    """The type of each replica's piece of what is of `spec`."""
+    """The type of each replica's piece of a batch of type `spec`."""
     if replicas == 1 or not spec.shape.rank:
         return spec
     rows = spec.shape[0]
@@ -143,10 +144,10 @@ def _piece_of(spec: tf.TypeSpec, replicas: int) -> tf.TypeSpec:
     return spec._unbatch()._batch(rows // replicas if even else None)
 
 
-def _as_many_for_every_worker(host: tf.data.Dataset, options) -> bool:
-    """Whether each worker surely gets a part, maybe an empty one, of every batch.
+def _every_worker_has_a_part(host: tf.data.Dataset, options) -> bool:
+    """Whether each worker certainly gets a part of every batch, even if it is empty.
 
-    So it is where elements are divided and not files, and their number is known.
+    True if TensorFlow divides elements, not files, and knows how many there are.
     """
     if tf.get_static_value(host.cardinality()) is None or host.cardinality() < 0:
         return False
@@ -154,18 +155,18 @@ def _as_many_for_every_worker(host: tf.data.Dataset, options) -> bool:
 
 
 def _divides_elements(host: tf.data.Dataset) -> bool:
-    """Whether TensorFlow surely divides elements among the workers, and not files."""
+    """Whether TensorFlow certainly divides elements among the workers, not files."""
     policy = host.options().experimental_distribute.auto_shard_policy
     policies = tf.data.experimental.AutoShardPolicy
     return policy == policies.DATA or (policy == policies.AUTO and not _may_read_files(host))
 
 
-# Datasets that TensorFlow divides by files where it is left to choose.
+# With AutoShardPolicy.AUTO, TensorFlow divides datasets of these types by files.
 _READS_FILES = re.compile(r"Record|TextLine|SSTable|Parquet|Csv|File|Parse|Snapshot|Load|Service")
 
 
 def _may_read_files(dataset: tf.data.Dataset) -> bool:
-    """Also where a function hides what the dataset was made from."""
+    """Whether a dataset reads files, or a function hides what it was made from."""
     waiting = [dataset]
     while waiting:
         node = waiting.pop()

@@ -22,50 +22,51 @@ from dual_device_strategy.staged_input import StagedInput, check_options, check_
 
 
 class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrategy):
-    """Trains on several machines; each prepares its part of every batch on devices of its own.
+    """A strategy for several machines; each prepares its part of every batch on its own devices.
 
-    One process of the same program runs on each machine, a *worker*, with data devices and model
-    devices of its own.  TF_CONFIG (or another resolver) says who the workers are:
+    The same program runs once on each machine, as a *worker* with data devices and model devices
+    of its own.  TF_CONFIG (or another resolver) lists the workers:
 
         strategy = MultiWorkerDataModelSplitStrategy(["GPU:1"], ["GPU:0"])
         strategy = MultiWorkerDataModelSplitStrategy(["GPU:6", "GPU:7"], ["GPU:0", ..., "GPU:5"])
 
-    Make it first in the program, before anything that starts TensorFlow's runtime.  It waits
-    there until all workers have come, and says for whom.  `python -m dual_device_strategy.launch
+    Make it before anything that starts TensorFlow's runtime.  The constructor waits until all
+    workers have come, and logs which ones are missing.  `python -m dual_device_strategy.launch
     --workers=2 PROGRAM` starts workers on one machine.
 
-    In all else it is TensorFlow's MultiWorkerMirroredStrategy: a dataset has global batches, of
-    which every worker gets its part; gradients are added up by all-reduce; losses are the same, bit
-    for bit with one model device on each worker.  The front end runs on each worker's part, not on
-    the global batch: statistics over the batch and random ops that are not stateless differ from
-    those of a host `map`, which TensorFlow runs on the global batch on every worker.
+    Everything else is as in TensorFlow's MultiWorkerMirroredStrategy: a dataset has global batches,
+    every worker gets its part of each, and all-reduce adds up the gradients.  Losses are the same,
+    bit for bit with one model device on each worker.  The front end runs on each worker's part,
+    not on the global batch.  So statistics over the batch, and random ops that are not stateless,
+    differ from those of a host `map`, which TensorFlow runs on the global batch on every worker.
 
-    A worker with several model devices cuts its part for them behind the front end; with several
-    data devices, they prepare parts in turns, as in `MirroredDataModelSplitStrategy`.
+    A worker with several model devices cuts its part for them after the front end.  Several data
+    devices prepare parts in turns, as in `MirroredDataModelSplitStrategy`.
 
-    What differs from TensorFlow's, beside the slots:
+    Besides the slots, these things differ from TensorFlow's strategy:
 
     * Keras 3's `fit` works.
-    * Handlers of signals that were there before stay.
-    * Workers that differ in versions, devices or slots are refused at the start, in one sentence;
-      `refuse_differences` compares what else must be the same: flags, the corpus.
-    * When another worker is gone, an error that nobody catches is one sentence and exit code 1.
+    * Signal handlers that were installed before stay installed.
+    * Workers with different versions, devices or slots are refused at the start, in one sentence.
+      Call `refuse_differences` to compare what else must be the same, such as flags and the corpus.
+    * If another worker is gone, an uncaught error becomes one sentence and exit code 1.
     * Variables of `data_scope()` begin with the first worker's values, as all variables do; each
       worker keeps its own afterwards.
 
-    Workers that die: see docs/machines.md, which has a program that goes on exactly.
+    docs/machines.md says what to do about workers that die; its program goes on exactly where the
+    last checkpoint was.
 
     Args:
       data_devices: the devices of this process where input iterators and feature extraction live,
         such as ["GPU:1"].
-      model_devices: the devices where variables live and steps run, such as ["GPU:0"]; as many on
-        each worker.
-      cluster_resolver: None for TF_CONFIG.
+      model_devices: the devices where variables live and steps run, such as ["GPU:0"]; the same
+        number on each worker.
+      cluster_resolver: lists the workers; None reads TF_CONFIG.
       communication_options: `tf.distribute.experimental.CommunicationOptions`.  With
-        `timeout_seconds` a worker that hangs is noticed after that time, otherwise after some 7
+        `timeout_seconds`, a worker that hangs is noticed after that time, otherwise after about 7
         seconds without a heartbeat.
       slots: the most batches that may exist beyond the host, on each worker, at least 2.
-      shares: of one machine only; refused here.
+      shares: refused; they are for the devices of one machine.
     """
 
     _made = 0
@@ -83,8 +84,8 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         if shares is not None:
             raise ValueError(
                 f"shares={shares!r} was given to a strategy of several machines, but shares are "
-                "for the devices of one, under MirroredDataModelSplitStrategy: leave it out, then "
-                "every model device has as many rows"
+                "for the devices of one machine, under MirroredDataModelSplitStrategy: leave it "
+                "out, and every model device gets the same number of rows"
             )
         check_lists({"data_devices": data_devices, "model_devices": model_devices})
         check_slots(slots, auto=False)
@@ -93,7 +94,7 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         if several and compat.runtime_started():
             raise RuntimeError(
                 "MultiWorkerDataModelSplitStrategy came after TensorFlow's runtime had started, "
-                "which takes no other workers from then on: make the strategy first in the "
+                "which accepts no other workers from then on: make the strategy first in the "
                 "program, before any tensor, dataset or layer"
             )
         if several:
@@ -143,18 +144,18 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
     def refuse_differences(self, facts: dict[str, object]) -> None:
         """Compares `facts` ({what: value}) with those of all other workers.
 
-        All workers call it at the same place.  Values are compared as text: digests of what is
-        long, such as a corpus.
+        All workers must call it at the same point of the program.  Values are compared as text;
+        pass digests of long ones, such as a corpus.
 
         Raises:
-          ValueError: on every worker, naming what differs and who has what.
+          ValueError: on every worker; it names what differs, and each worker's value.
         """
         self._compared += 1
         refuse_differences(self._cluster, f"start {self._compared}", facts)
 
     def reduce(self, reduce_op, value, axis):
-        # Keras 3 asks for the mean of scalars along their first axis, which they do not have, and
-        # under MultiWorkerMirroredStrategy only (tensorflow#72388).
+        # Keras 3 asks for the mean of scalars along their first axis, although they have none. It
+        # does so under MultiWorkerMirroredStrategy only (tensorflow#72388).
         mean = str(getattr(reduce_op, "value", reduce_op)).upper() == "MEAN"
         if (
             mean
@@ -171,7 +172,7 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
 
 
 class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceExtended):
-    """The model devices are this worker's replicas; the data devices feed them."""
+    """The strategy's devices and datasets: model devices are this worker's replicas."""
 
     shares = None
 
@@ -183,7 +184,7 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
         """Only the model devices are replicas; TensorFlow would take every GPU."""
         del cluster_resolver, worker_device
         data, model = self._named
-        # A single device may do both, in turns; several need shares, which are of one machine.
+        # A single device may do both in turns. Several would need shares, which are refused here.
         alone = len(data) == 1 and list(data) == list(model)
         data, model = device_lists(data, model, shared=alone)
         self.set_data_devices(data, self._asked_slots)
@@ -198,7 +199,7 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
 
     def _get_variable_creator_initial_value(self, replica_id, device, primary_var, **kwargs):
         if self._variables_scope.entered and replica_id == 0:
-            # Sent from host to host: rings between GPUs refuse some types.
+            # From host to host, because rings between GPUs refuse some types.
             device = compat.host_of(device)
         return super()._get_variable_creator_initial_value(
             replica_id, device, primary_var, **kwargs
@@ -208,7 +209,7 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
         """How this worker's parts of the batches of `dataset` are cut for its replicas."""
         replicas = len(self.worker_devices)
         rows = rows_as_tensorflow(dataset, replicas * self._num_workers)
-        # Where the rows cannot be divided, which replica has one more depends on the batch.
+        # If the rows cannot be divided evenly, the batch decides which replica gets one more.
         return Cut(replicas, rows=rows[:replicas] if rows and len(set(rows)) == 1 else None)
 
     def _experimental_distribute_dataset(self, dataset, options):
@@ -225,7 +226,7 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
         )
 
     def _reduce_to(self, reduce_op, value, destinations, options):
-        """Of structures too, as MirroredStrategy does: Keras 3 asks for that."""
+        """Reduces structures too, as MirroredStrategy does; Keras 3 needs it."""
         reduce = super()._reduce_to
         return tf.nest.map_structure(lambda v: reduce(reduce_op, v, destinations, options), value)
 
@@ -241,7 +242,7 @@ def _refuse_per_replica(options) -> None:
 
 @contextlib.contextmanager
 def _kept_signal_handlers():
-    """TensorFlow's coordination service puts a handler of its own in the place of SIGTERM's."""
+    """Restores the signal handlers; TensorFlow's coordination service replaces SIGTERM's."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -255,7 +256,7 @@ def _kept_signal_handlers():
 
 
 def _say_who_is_missing(cluster: Cluster) -> None:
-    """Beforehand, as no Python runs while TensorFlow waits."""
+    """Logs which workers are missing; later would be too late, no Python runs during the wait."""
     if missing := do_not_answer(cluster):
         logging.warning(
             "%s waits for %s: start the same command there, or end this one",

@@ -15,9 +15,9 @@ per_replica_element = input_lib._create_per_replica
 
 
 def dealt(dataset: tf.data.Dataset, count: int, host: str) -> list[tf.data.Iterator]:
-    """Iterators on the host among which the elements are dealt out in turns.
+    """`count` iterators on the host that take the elements in turns.
 
-    While one waits, no more than one element of each of the others is held.
+    While one of them waits, at most one element is held for each of the others.
     """
     with tf.device(host):
         if count == 1:

@@ -1,4 +1,4 @@
-"""What a strategy with several replicas makes of a dataset: TensorFlow's, over staged batches."""
+"""Distributed datasets for several replicas: TensorFlow's own, over staged batches."""
 
 import copy
 import weakref
@@ -22,10 +22,10 @@ from dual_device_strategy.slot_tuning import SlotTuning
 
 
 class ReplicaDataset(compat.DistributedDataset):
-    """Global batches that are prepared whole, cut, and copied to the replicas' devices.
+    """A dataset of global batches, each prepared whole, cut, and copied to the replicas' devices.
 
-    The element spec, the cardinality and what is refused are TensorFlow's own: it is given the
-    whole dataset, and only where batches come from is changed afterwards.
+    TensorFlow's constructor gets the whole dataset, so the element spec, the cardinality and the
+    refusals are TensorFlow's own.  Only the source of the batches is replaced afterwards.
     """
 
     _iterator_type = ReplicaIterator
@@ -61,7 +61,7 @@ class ReplicaDataset(compat.DistributedDataset):
         self._staging = self._staged(self._tuning and self._tuning.plan, dataset)
 
     def _staged(self, plan: Plan | None, dataset: tf.data.Dataset | None = None) -> ReplicaStaging:
-        """The way of the batches under a plan; each is traced once."""
+        """The staging for a plan; each is traced once."""
         if plan not in self._stagings:
             extended, (host, front_end, spec) = self._strategy.extended, self._front_end_parts
             cut = extended.cut_of(dataset, plan)
@@ -100,7 +100,7 @@ class ReplicaDataset(compat.DistributedDataset):
     def _create_cloned_datasets_from_dataset(
         self, dataset, input_context, input_workers, strategy, num_replicas_in_sync
     ):
-        # For its element spec, and for what it refuses.
+        # TensorFlow takes the element spec from it, and refuses what cannot be cut.
         if num_replicas_in_sync > 1:
             dataset = self._make_rebatch_fn(dataset, 1, num_replicas_in_sync)(dataset, 0)
         self._cloned_datasets = [dataset]
@@ -108,9 +108,9 @@ class ReplicaDataset(compat.DistributedDataset):
     def __iter__(self):
         counted = self._counts if tf.executing_eagerly() else None
         fills_first = self._strategy.extended.warm_up
-        if self._tuning and counted:  # inside a tf.function the plan is that of its tracing
+        if self._tuning and counted:  # inside a tf.function, the plan at the time of tracing stays
             self._staging = self._staged(self._tuning.choose())
-            # Not beside steps, it is seen how long the front end takes.
+            # While the slots fill no step runs, which shows how long the front end takes alone.
             fills_first = fills_first or not self._tuning.settled
             self._staging.warm_up = fills_first
         if self._slot_tuning and counted:
@@ -126,7 +126,7 @@ class ReplicaDataset(compat.DistributedDataset):
             iterator.place = Place(staging, host, self._front_end_parts[1], seals, record)
         elif tf.executing_eagerly():
             iterator.cannot_be_saved = (
-                "its batches are prepared by several data devices in turns; name one of them only, "
+                "its batches are prepared by several data devices in turns; name only one of them, "
                 "or save the model without the iterator"
             )
         iterator.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
@@ -154,7 +154,7 @@ class ReplicaDataset(compat.DistributedDataset):
         return iterator
 
     def auto_shard(self, num_shards, shard_ix):
-        """This dataset with only the host's files (or elements) that belong to the shard."""
+        """This dataset with only the files (or elements) that belong to the shard."""
         sharded = copy.copy(self)
         sharded._cardinality = tf.data.UNKNOWN_CARDINALITY
         with tf.device(self._input_workers.worker_devices[0]):
@@ -175,7 +175,7 @@ class ReplicaDataset(compat.DistributedDataset):
 
 
 class ReplicaDatasetSpec(compat.DistributedDatasetSpec):
-    """Type of a `ReplicaDataset`; as `StagedDatasetSpec`, its hops are part of it."""
+    """Type of a `ReplicaDataset`; like `StagedDatasetSpec`, it includes the hops."""
 
     _dataset = None  # without the host's part
 

@@ -8,13 +8,13 @@ from dual_device_strategy.staging import Staging
 
 
 class ReplicaDatasetFromFunction(ReplicaDataset):
-    """Batches of one replica each, as a dataset function makes them: dealt out, not cut.
+    """A dataset from a dataset function: each batch is for one replica, so batches are not cut.
 
     Every replica has slots of its own, and the front end runs on each replica's batch.
     """
 
     def __init__(self, strategy, dataset_fn, options=None, contexts=None):
-        """`contexts` are what `dataset_fn` is called with, where this machine is one of several."""
+        """`contexts` are the arguments for `dataset_fn` if this machine is one of several."""
         extended = strategy.extended
         workers = extended._input_workers_with_options(options)
         made = compat.datasets_from_function(

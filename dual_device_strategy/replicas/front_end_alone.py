@@ -1,6 +1,6 @@
-"""The front end by itself, between two epochs: what it takes, and whether a batch may be cut first.
+"""Times the front end by itself, between two epochs, and tests whether a batch may be cut first.
 
-The newest full batch of the host is kept for it, by reference.
+Both use the host's newest full batch, which is kept by reference.
 """
 
 import time
@@ -13,11 +13,15 @@ from dual_device_strategy import compat
 from dual_device_strategy.front_end import FrontEnd, changes_state
 from dual_device_strategy.hop import component_specs, trace
 
-_ROUNDS = 4  # the shortest counts: what disturbs only adds
+_ROUNDS = 4  # the shortest counts, because disturbances only add time
 
 
 class FrontEndAlone:
-    """The front end of one dataset, whose full batches have `rows` rows."""
+    """The front end of one dataset, to be run outside the loop.
+
+    Its full batches have `rows` rows.  `get_next_of` keeps the newest one; `milliseconds` and
+    `of_pieces` run the front end over it.
+    """
 
     def __init__(
         self, front_end: FrontEnd | None, host_spec, *, rows: int, host: str, data_device: str
@@ -31,7 +35,7 @@ class FrontEndAlone:
             tf.raw_ops.AssignVariableOp(resource=self._newest, value=nothing)
 
     def get_next_of(self, get_next):
-        """`get_next`, that notes what it gets."""
+        """`get_next`, which also keeps each full batch that it gets."""
 
         def noted(iterator, types, shapes):
             flat = get_next(iterator, types, shapes)
@@ -50,16 +54,17 @@ class FrontEndAlone:
         return noted
 
     def milliseconds(self) -> float | None:
-        """None if it cannot be known: there was no batch, or running it would change a state."""
+        """How long the front end takes; None if there was no batch or running it changes state."""
         if self._front_end is None:
             return 0.0
         batch = self._batch()
         return None if batch is None else self._timed(self._front_end, batch)[1]
 
     def of_pieces(self, functions: Sequence, edges: Sequence[int]) -> float | None:
-        """Milliseconds of the first piece; None if the pieces together are not the whole.
+        """How long the first piece takes; None if the joined pieces differ from the whole batch.
 
-        `functions` are the front end for each piece, `edges` where its rows begin and end.
+        `functions` are the front end traced for each piece; `edges` are the rows where pieces
+        begin and end.
         """
         batch = self._batch()
         if batch is None:
@@ -103,13 +108,13 @@ class FrontEndAlone:
 
 
 def has_state(front_end: FrontEnd) -> bool:
-    """Whether it would make a difference if the front end had run once more."""
+    """Whether running the front end once more would change anything."""
     ops = (op for function in front_end.functions for op in compat.ops_of(function))
     return any(changes_state(op) for op in ops)
 
 
 def _same(joined: Sequence[np.ndarray], whole: Sequence[np.ndarray]) -> bool:
-    """Up to the rounding of other sums; bit for bit what is not made of such."""
+    """Whether both are equal: integers and strings exactly, floats up to rounding."""
     for one, other in zip(joined, whole, strict=True):
         if one.shape != other.shape or one.dtype != other.dtype:
             return False

@@ -11,11 +11,11 @@ from dual_device_strategy.replicas import compat as replica_compat
 
 
 class ReplicaBatches(compat.CompositeTensor):
-    """What hands out the batches of all replicas of a machine, in order of the replicas.
+    """Hands out the batches of all replicas of a machine, in the replicas' order.
 
-    In the place of TensorFlow's `_SingleWorkerOwnedDatasetIterator`.  Either one iterator on the
-    host whose elements are the sealed boxes of all replicas, or an iterator on each replica's
-    device.  Boxes are opened where they are used; nothing but their seals passes the host.
+    It replaces TensorFlow's `_SingleWorkerOwnedDatasetIterator`.  It has either one iterator on
+    the host, whose elements are the sealed boxes of all replicas, or an iterator on each replica's
+    device.  Boxes are opened where they are used; only their seals pass through the host.
     """
 
     def __init__(self, iterators, devices, specs, sealed: bool):
@@ -31,7 +31,7 @@ class ReplicaBatches(compat.CompositeTensor):
         ]
 
     def taken(self):
-        """The next batch of all replicas, eagerly; it is taken on this thread."""
+        """The next batch of all replicas, taken eagerly on this thread."""
         return self._opened(compat.take_next(self.iterators[0], ""))
 
     def get_next_as_optional_list(self):
@@ -81,7 +81,7 @@ class ReplicaBatches(compat.CompositeTensor):
 
 
 class _Optional:
-    """What of `tf.experimental.Optional` TensorFlow's distributed iterator uses."""
+    """The part of `tf.experimental.Optional` that TensorFlow's distributed iterator uses."""
 
     def __init__(self, optional, value, element_spec):
         self.has_value, self.get_value, self.element_spec = optional.has_value, value, element_spec
@@ -101,7 +101,7 @@ class ReplicaBatchesSpec(tf.TypeSpec):
         return self._devices, self._specs, self._sealed
 
     def goes_as(self, other) -> bool:
-        """Whether batches of both types come in the same way, of whatever shapes."""
+        """Whether batches of both types come the same way; their shapes may differ."""
         return self._serialize()[::2] == other._serialize()[::2]
 
     def with_elements(self, element_spec) -> "ReplicaBatchesSpec":
@@ -122,16 +122,16 @@ class ReplicaBatchesSpec(tf.TypeSpec):
 
 
 class ReplicaIterator(SavedIterator, compat.DistributedIterator):
-    """TensorFlow's distributed iterator; only where its batches come from differs.
+    """TensorFlow's distributed iterator, over staged batches.
 
-    `slots`, `arrivals` and `counts` are those of `StagedIterator`.  It can be in a checkpoint where
-    there is one data device.
+    `slots`, `arrivals` and `counts` are as in `StagedIterator`.  With one data device it can be
+    part of a checkpoint.
     """
 
     slots = None
     arrivals = None
     counts = None
-    countable = True  # whether the batches would have been counted, had somebody asked in time
+    countable = True  # batches are counted if a Monitor was made in time
 
     def get_next(self, name=None):
         (batches,) = self._iterators
@@ -140,8 +140,8 @@ class ReplicaIterator(SavedIterator, compat.DistributedIterator):
             if not (batches.sealed and tf.executing_eagerly()):
                 with tf.control_dependencies(counted):
                     return super().get_next(name)
-            # Without asking whether there is a batch first: the end is one of whole batches, and
-            # a replica without rows has an empty piece.
+            # No need to ask first whether there is a batch: all replicas end together, and one
+            # without rows has an empty piece.
             self._refuse_in_replica()
             return replica_compat.per_replica_element(batches.taken(), self._strategy)
         except tf.errors.ResourceExhaustedError as error:

@@ -23,9 +23,9 @@ from dual_device_strategy.staged_input import StagedInput, check_options, check_
 
 
 class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
-    """`MirroredStrategy` over the model devices; input and feature extraction live on others.
+    """A `MirroredStrategy` over the model devices, with input and feature extraction on others.
 
-    Made for machines with more than two GPUs, of which some prepare batches for the rest:
+    It is for machines with more than two GPUs, where some prepare batches for the rest:
 
     >>> strategy = MirroredDataModelSplitStrategy(["CPU:0"], ["CPU:1", "CPU:2"])
     >>> strategy.num_replicas_in_sync
@@ -41,54 +41,54 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
     [[0.0, 10.0], [20.0, 30.0]] 60.0
     [[40.0, 50.0], [60.0, 70.0]] 220.0
 
-    A dataset has global batches, as under `MirroredStrategy`.  What `on_data_device` is given runs
-    over the whole batch, once; the result is cut there, and each model device gets its piece.  So
-    the numbers are those of `MirroredStrategy(model_devices)`, bit for bit, with random ops and
-    statistics over the batch too.  There is one difference: where a dataset reads files, or is
-    not sharded, and has a partial batch in its middle (`batch` before `repeat`), TensorFlow fills
-    it up with rows of the next batch; here it stays partial.
+    A dataset has global batches, as under `MirroredStrategy`.  The front end (the function given
+    to `on_data_device`) runs once, over the whole batch.  The result is cut there, and each model
+    device gets its piece.  So the numbers equal those of `MirroredStrategy(model_devices)` bit for
+    bit, even with random ops and statistics over the batch.  There is one difference: if a dataset
+    that reads files, or is not sharded, has a partial batch in its middle (`batch` before
+    `repeat`), TensorFlow fills it up with rows of the next batch; here it stays partial.
 
-    Several data devices prepare whole batches in turns, so what one of them prepares does not
-    depend on their number.  But ops with a random state, such as `tf.random.normal`, have a state
-    on each device, and with a seed all of them draw the same numbers; `tf.random.stateless_normal`
-    with seeds from the dataset does not depend on it.  A variable of `data_scope()` has a copy on
-    each data device, and an assignment changes all; a front end cannot assign to it.
+    Several data devices prepare whole batches in turns, so a prepared batch does not depend on
+    their number.  Ops with a random state are the exception: `tf.random.normal` has a state on each
+    device, and with a seed all devices draw the same numbers.  Use `tf.random.stateless_normal`
+    with seeds from the dataset.  A variable of `data_scope()` has a copy on each data device.  An
+    assignment changes all copies; a front end cannot assign to it.
 
-    A dataset of `distribute_datasets_from_function` has batches of one replica.  They are dealt out
-    to the model devices in turns, and prepared one by one.
+    A dataset of `distribute_datasets_from_function` has batches for one replica.  The model devices
+    get them in turns, and each batch is prepared by itself.
 
     `slots` counts whole batches, as in `DataModelSplitStrategy`: each data device prepares one at a
     time, two are READY or on their way, one is TRAINING.  Each model device has its piece of them.
 
-    With `shares` a data device may train as well.  Each model device gets its share of the rows of
-    every batch, so a data device with much to prepare can be given few:
+    With `shares`, a data device may train as well.  Each model device gets its share of the rows of
+    every batch, so a data device with much to prepare can be given fewer rows:
 
         MirroredDataModelSplitStrategy(["GPU:1"], ["GPU:0", "GPU:1"], shares=(0.7, 0.3))
 
     `shares="auto"` measures and chooses.  The first epoch has equal shares.  Between two epochs the
-    front end is timed by itself, and the next epoch gets the rows that make its steps shortest; it
-    takes one or two changes, each traced once, until nothing is gained.  Where it is faster, each
-    model device prepares its own rows before it trains them.  That is tried only with front ends
-    without variables and random state whose result for parts of a batch is that for the whole one,
-    which is looked at with a real batch.  What was chosen is logged, and is in a checkpoint with
-    `tf.train.Checkpoint(shares=strategy.share_choice)`.  An iterator keeps its shares: over an
-    endless dataset, or in one long epoch, run a first iterator (a first `fit`) of some 30 steps.
-    From run to run the shares may differ, and with them the last digits of sums.
+    front end is timed by itself, and the next epoch gets the shares with the shortest steps.  It
+    usually takes one or two changes, each traced once.  If it is faster, each model device prepares
+    its own rows before it trains on them.  That is tried only with front ends that have no
+    variables and no random state, and that return the same rows for parts of a real batch as for
+    the whole batch.  The choice is logged; `tf.train.Checkpoint(shares=strategy.share_choice)`
+    keeps it.  An iterator keeps its shares.  So over an endless dataset, or in one long epoch, run
+    a first iterator (or a first `fit`) of about 30 steps.  The shares may differ between runs, and
+    with them the last digits of sums.
 
-    A loss that is a sum over all rows, divided by the size of the global batch, has the gradients
-    that it has on one device.  A mean over a replica's rows has not, as each replica's mean counts
-    the same; nor has `tf.nn.compute_average_loss` without `global_batch_size`.  For Keras' `fit`,
-    whose loss is such a mean, there is `dataset.apply(strategy.row_weights)`; the loss that `fit`
-    prints is then a weighted one, its metrics are not.  BatchNormalization sees a replica's rows
-    only, as always.
+    If the loss is a sum over all rows, divided by the size of the global batch, the gradients are
+    those of one device.  If it is a mean over a replica's rows, they are not, because each
+    replica's mean counts the same; `tf.nn.compute_average_loss` without `global_batch_size` is such
+    a mean.  So is the loss of Keras' `fit`: use `dataset.apply(strategy.row_weights)` there.  The
+    loss that `fit` prints is then weighted, its metrics are not.  BatchNormalization sees only a
+    replica's rows, as always.
 
     Args:
       data_devices: logical names of the devices that prepare batches, such as ["GPU:6", "GPU:7"].
       model_devices: logical names of the replicas' devices, such as ["GPU:0", "GPU:1"].
       slots: the most whole batches that may exist beyond the host, at least 2; or "auto", as for
         `DataModelSplitStrategy`, chosen anew for each epoch, never for a dataset function.
-      shares: the share of the rows of each model device, positive and 1 together, or "auto".
-        Without it all have the same, and no data device may be a model device.
+      shares: each model device's share of the rows, positive and adding up to 1, or "auto".  If
+        None, all shares are equal, and no data device may be a model device.
       warm_up: fill the READY slots before the first batch is handed out.
       cross_device_ops: as for `MirroredStrategy`.
     """
@@ -143,7 +143,7 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The share of the rows of each model device; with "auto", as they are now."""
+        """Each model device's share of the rows; with "auto", the present shares."""
         shares = self.extended.shares
         if shares == AUTO:
             shares = self.share_choice.plan and self.share_choice.plan.shares
@@ -151,31 +151,32 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
 
     @property
     def share_choice(self) -> ShareChoice:
-        """What `shares="auto"` has chosen, for checkpoints: `tf.train.Checkpoint(shares=...)`."""
+        """The choice of `shares="auto"`, for checkpoints: `tf.train.Checkpoint(shares=...)`."""
         return self.extended.share_choice
 
     @property
     def slots(self) -> int | str:
-        """The number of slots that was asked for, or "auto"; an iterator has the number in use."""
+        """The requested number of slots, or "auto"; `iterator.slots` is the number in use."""
         return self.extended.slots
 
     def row_weights(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """`dataset` with sample weights by which Keras' `fit` is right with unequal shares.
+        """`dataset` with sample weights that make Keras' `fit` right with unequal shares.
 
             model.fit(dataset.apply(strategy.row_weights))
 
-        Keras takes the mean over each replica's rows, and then the mean of these; so a row of a
-        replica with few rows would count for more.  The weight of a row is n * N / G: n rows on
-        its replica, N replicas, G rows in all.  Elements are (x, y) or (x, y, sample weights).
+        Keras takes the mean over each replica's rows, and then the mean of these means.  So a row
+        would count for more on a replica with few rows.  The weight of a row is n * N / G, where
+        its replica has n rows, N is the number of replicas, and the batch has G rows.  Elements
+        are (x, y) or (x, y, sample weights).
         """
         cut = Cut(self.num_replicas_in_sync, shares=self.shares)
         return self.extended.row_weights.applied(dataset, cut)
 
     def reduce(self, reduce_op, value, axis):
-        """As `MirroredStrategy.reduce`; a mean of pieces of batches is over the rows all have.
+        """Like `MirroredStrategy.reduce`, but pieces of batches may have different lengths.
 
-        Keras' `fit` asks for that mean of its first batch, of which it needs the shapes only.
-        TensorFlow cannot take it where the pieces have different numbers of rows.
+        Their mean is over the rows that all pieces have.  Keras' `fit` asks for the mean of its
+        first batch, and uses only its shapes; TensorFlow cannot take the mean of unequal pieces.
         """
         means = reduce_op in ("MEAN", tf.distribute.ReduceOp.MEAN) and axis is None
         if self.extended.shares and means and tf.executing_eagerly():
@@ -193,7 +194,7 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
 
 
 class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
-    """Replicas are on the model devices; the data devices feed them."""
+    """The strategy's variables and datasets: replicas on the model devices, fed by the others."""
 
     def __init__(
         self, strategy, *, data_devices, model_devices, slots, shares, warm_up, cross_device_ops
@@ -206,11 +207,11 @@ class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
 
     @property
     def largest_share(self) -> float:
-        """The most of a batch that one model device may get."""
+        """The largest part of a batch that one model device may get."""
         return 1.0 if self.shares == AUTO else max(self.shares or [1 / len(self.worker_devices)])
 
     def cut_of(self, dataset: tf.data.Dataset | None, plan: Plan | None = None) -> Cut:
-        """How the batches of `dataset` are cut for the replicas; under a plan, as that says."""
+        """How the batches of `dataset` are cut for the replicas, by the plan if there is one."""
         replicas = len(self.worker_devices)
         if plan:
             return Cut(replicas, shares=plan.shares)
@@ -226,7 +227,7 @@ class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
     def tuning_of(
         self, dataset: tf.data.Dataset, front_end: FrontEnd | None, host_spec, counts: BatchCounts
     ) -> ShareTuning:
-        """What chooses the shares of `dataset`."""
+        """The `ShareTuning` that chooses the shares of `dataset`."""
         rows = full_batch_size(dataset)
         if rows is None:
             raise ValueError(
@@ -250,10 +251,10 @@ class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
         )
 
     def _may_be_cut(self, front_end: FrontEnd, host_spec) -> bool:
-        """Whether a front end could be run on each device, over its piece of a batch.
+        """Whether each device could run the front end over its own piece of a batch.
 
-        A random state, or a variable, is on the data devices only.  Row weights depend on the size
-        of the whole batch.
+        Random state and variables are only on the data devices.  Row weights depend on the size of
+        the whole batch.
         """
         captured = [each for function in front_end.functions for each in function.captured_inputs]
         specs = tf.nest.flatten(host_spec)
@@ -268,7 +269,7 @@ class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
         )
 
     def front_ends_of(self, dataset: tf.data.Dataset, rows: Sequence[int]) -> list[FrontEnd]:
-        """The front end of `dataset` for each replica's piece, traced for its number of rows."""
+        """The front end of `dataset`, traced for each replica's number of rows."""
         front_ends = []
         for count in rows:
             with self.row_weights.of_piece(count, replicas=len(rows), of=sum(rows)):

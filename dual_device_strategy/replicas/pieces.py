@@ -10,8 +10,8 @@ from dual_device_strategy.front_end import FrontEnd, reads_files, split, traced_
 from dual_device_strategy.hop import components
 from dual_device_strategy.replicas import compat as replica_compat
 
-# Shares are whole numbers of this many parts, so that the rows of a batch whose size is only known
-# when it is there are counted without rounding errors.
+# Shares are counted in whole parts, of which a batch has this many. So rows are computed without
+# rounding errors, even if the size of a batch is known only at run time.
 PARTS = 10_000
 
 
@@ -21,12 +21,12 @@ _AUTO = tf.data.experimental.AutoShardPolicy.AUTO
 
 
 class Cut:
-    """Where a batch of n rows is cut for its replicas.
+    """The rule by which a batch of n rows is cut for its replicas.
 
-    Without more, as TensorFlow cuts it: pieces of ceil(n / replicas) rows, the last ones smaller
-    or empty.  With `rows`, each replica has this many of a full batch, and a smaller batch fills
-    them in order, as TensorFlow does for datasets that read files.  With `shares`, each replica has
-    its share of every batch, in whole rows.
+    By default it cuts as TensorFlow does: pieces of ceil(n / replicas) rows, the last ones smaller
+    or empty.  With `rows`, each replica gets this many rows of a full batch, and a smaller batch
+    fills the replicas in order, as TensorFlow does for datasets that read files.  With `shares`,
+    each replica gets its share of every batch, in whole rows.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Cut:
         self.replicas, self._rows = replicas, rows
         self._parts = None
         if shares is not None:
-            # Of equal edges in any order of adding: the last one is the whole batch.
+            # Sums of shares are rounded; the last edge must be the whole batch.
             self._parts = [round(PARTS * edge) for edge in itertools.accumulate(shares)]
             self._parts[-1] = PARTS
 
     def edges(self, n):
-        """Where the pieces begin and end; `n` is a number of rows or an int32 tensor of it."""
+        """The rows where pieces begin and end; `n` is their number, an int or an int32 tensor."""
         least = min if isinstance(n, int) else tf.minimum
         if self._parts is not None:
             return [0, *((n * part + PARTS // 2) // PARTS for part in self._parts)]
@@ -54,7 +54,7 @@ class Cut:
         return [least(n, step * i) for i in range(self.replicas + 1)]
 
     def row_weights(self, tensor: tf.Tensor) -> tf.Tensor:
-        """For each row of a batch: rows on its replica, times replicas, over rows of the batch."""
+        """The weight of each row: rows of its replica * replicas / rows of the batch."""
         n = _rows(tensor)
         edges = self.edges(n)
         counts = [end - begin for begin, end in itertools.pairwise(edges)]
@@ -67,7 +67,7 @@ class Cut:
         )
 
     def dealt(self, tensor, first: int, every: int):
-        """The rows of piece `first`, of the one `every` places further, and so on, together."""
+        """The joined rows of piece `first` and every `every`th piece after it."""
         edges = self.edges(_rows(tensor))
         pieces = [
             _between(tensor, edges[i], edges[i + 1]) for i in range(first, self.replicas, every)
@@ -77,9 +77,9 @@ class Cut:
         return tf.concat(pieces, 0)
 
     def pieces(self, flat: list[tf.Tensor], spec) -> list[list[tf.Tensor]]:
-        """The components of each replica's piece of a batch, given by its flat tensors."""
+        """The components of each replica's piece of a batch; `flat` are the batch's tensors."""
         element = compat.from_flat(spec, flat)
-        if self.replicas == 1:  # then elements need not be batches
+        if self.replicas == 1:  # elements may be something other than batches
             return [components(element)]
         # Every tensor of a batch is cut by its own rows, as TensorFlow's rebatching does.
         edges = tf.nest.map_structure(lambda tensor: self.edges(_rows(tensor)), element)
@@ -97,10 +97,11 @@ class Cut:
 
 
 def rows_as_tensorflow(dataset: tf.data.Dataset, replicas: int) -> list[int] | None:
-    """The rows of each replica in a full batch, where a smaller one fills them in order.
+    """Each replica's rows in a full batch if smaller batches fill the replicas in order, or None.
 
-    TensorFlow cuts a partial batch in two ways.  Where a dataset is sharded by elements each
-    replica has the same part of it (None); where by files, or not at all, the first ones are full.
+    TensorFlow cuts a partial batch in one of two ways.  If the dataset is sharded by elements, each
+    replica gets an equal part (None).  If it is sharded by files, or not at all, the first replicas
+    get as many rows as in a full batch.
     """
     if replicas == 1:
         return None
@@ -114,7 +115,7 @@ def rows_as_tensorflow(dataset: tf.data.Dataset, replicas: int) -> list[int] | N
 
 
 def full_batch_size(dataset: tf.data.Dataset) -> int | None:
-    """The rows of a full batch, as far as TensorFlow knows; it gives up at a map."""
+    """The rows of a full batch; None if unknown.  TensorFlow gives up at a map; this looks on."""
     while True:
         size = tf.get_static_value(replica_compat.batch_size_of(dataset))
         if size is not None and size > 0:
@@ -127,7 +128,7 @@ def full_batch_size(dataset: tf.data.Dataset) -> int | None:
 def of_piece(dataset: tf.data.Dataset, rows: int, data_device: str) -> FrontEnd:
     """The front end of `dataset`, traced for pieces of `rows` rows.
 
-    Where the rows of a batch are known when it is there only, for pieces of any number.
+    If batches have unknown numbers of rows, it is traced for pieces with any number of rows.
     """
     host, _, _ = split(dataset, data_device)
 
@@ -140,7 +141,7 @@ def of_piece(dataset: tf.data.Dataset, rows: int, data_device: str) -> FrontEnd:
 
 
 def _rows(tensor):
-    """A number where it is known; counting on a GPU would have to wait for it."""
+    """The number of rows, an int if it is known; a number on a GPU would have to be waited for."""
     static = tensor.shape[0] if tensor.shape.rank else None
     if static is not None:
         return static

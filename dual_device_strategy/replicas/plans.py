@@ -1,14 +1,14 @@
-"""Which devices prepare and how the rows are divided: what each plan would take, and the best one.
+"""Plans: which devices prepare, and how the rows are divided; predicts step times, finds the best.
 
-A step takes as long as the device that is at work longest:
+A step takes as long as the busiest device works:
 
     load + step_fixed + step * share      on each model device
     load                                  on a data device that does not train
 
-where `load` is front_end / D on each of the D data devices, which take whole batches in turns.  Or
-each model device prepares the rows that it trains: front_fixed and the rest of front_end * share.
-So a few costs say what every plan takes.  They follow from the times of steps under the plans that
-were tried:
+Each of the D data devices takes whole batches in turns, so its `load` is front_end / D.  In the
+other kind of plan each model device prepares the rows that it trains on, which takes
+front_fixed + (front_end - front_fixed) * share.  A few costs predict every plan; they are fitted
+to the step times of the plans that were tried:
 
 >>> roles = Roles(preparing=("B",), training=("A", "B"))
 >>> costs = fitted(roles, [(Plan(False, (12, 12)), 50.0)], front_end=20.0)
@@ -25,8 +25,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# How a fit weighs the front end's measured time, and fixed costs that nothing shows, against the
-# times of steps: both only decide where the times of steps do not.
+# Small weights in a fit, which decide only where the step times leave a choice: _TRUST keeps the
+# front end's time near the measured one, _DOUBT keeps fixed costs small.
 _TRUST, _DOUBT = 0.02, 0.002
 
 
@@ -40,9 +40,9 @@ class Roles:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The rows of a full batch on each model device.
+    """The number of rows of a full batch that each model device trains on.
 
-    With `all_prepare` each model device prepares its own rows, and nothing is prepared elsewhere.
+    With `all_prepare` each model device prepares its own rows, and the data devices prepare none.
     """
 
     all_prepare: bool
@@ -55,9 +55,10 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """Milliseconds for a whole batch on one device.
+    """Costs in milliseconds, for a whole batch on one device.
 
-    `front_fixed` of the front end's, and `step_fixed` besides the step's, are for any rows.
+    Two of them do not depend on the number of rows: `front_fixed`, which is part of `front_end`,
+    and `step_fixed`, which comes on top of `step`.
     """
 
     front_end: float
@@ -67,13 +68,13 @@ class Costs:
 
 
 def step_ms(roles: Roles, costs: Costs, plan: Plan) -> float:
-    """What a step takes under a plan."""
+    """The predicted time of a step under a plan."""
     work, alone = _work(roles, costs, plan)
     return max(alone, costs.step_fixed + max(work))
 
 
 def _work(roles: Roles, costs: Costs, plan: Plan):
-    """What each model device does for a step, without `step_fixed`; and each data device alone."""
+    """Each model device's work in a step, without `step_fixed`; and a data device's load."""
     if plan.all_prepare:
         both = costs.front_end - costs.front_fixed + costs.step
         return [costs.front_fixed + both * share for share in plan.shares], 0.0
@@ -85,15 +86,15 @@ def _work(roles: Roles, costs: Costs, plan: Plan):
 
 
 def equal(roles: Roles, rows: int) -> Plan:
-    """The plan to begin with."""
+    """The first plan: equal rows, prepared by the data devices."""
     count = len(roles.training)
     return Plan(False, tuple(rows // count + (i < rows % count) for i in range(count)))
 
 
 def best(roles: Roles, costs: Costs, rows: int, all_prepare: bool = False) -> Plan:
-    """The fastest plan of a kind for batches of `rows` rows; each model device has at least one."""
+    """The fastest plan of a kind; each model device gets at least one of the `rows` rows."""
     given = [1] * len(roles.training)
-    for _ in range(rows - len(given)):  # each row to the device that is done with it first
+    for _ in range(rows - len(given)):  # the next row goes to the device that finishes it first
         work, _ = _work(roles, costs, _Part(all_prepare, [(n + 1) / rows for n in given]))
         given[work.index(min(work))] += 1
     return Plan(all_prepare, tuple(given))
@@ -101,7 +102,7 @@ def best(roles: Roles, costs: Costs, rows: int, all_prepare: bool = False) -> Pl
 
 @dataclasses.dataclass
 class _Part:
-    """A plan that does not give away all rows."""
+    """A plan that has not given away all rows yet."""
 
     all_prepare: bool
     shares: list[float]
@@ -113,9 +114,9 @@ def fitted(
     front_end: float,
     front_fixed: float = 0.0,
 ) -> Costs:
-    """The costs that explain the milliseconds of a step under the plans that were tried.
+    """The costs that best explain the step times (ms) of the plans that were tried.
 
-    `front_end` and `front_fixed` are what they were by themselves, without a step beside them.
+    `front_end` and `front_fixed` were measured alone, with no step running at the same time.
     """
     longest = max(ms for _, ms in observed)
     steps = np.linspace(0, len(roles.training) * longest, 601)

@@ -1,10 +1,10 @@
-"""`shares="auto"`: epochs are timed, and the next one gets the best shares that follow from them.
+"""`shares="auto"`: times each epoch, and gives the next one the best shares.
 
 Nothing is measured in the loop itself.  `batch_counts.py` notes when each batch arrives on the
-model devices; from one to the next it is a step.  After the first epoch the front end is timed by
-itself.  One epoch of equal shares does not tell what of a step is the same for any number of rows;
-the first epoch of other shares does.  So one change is the rule, a second one frequent.  Then the
-fastest plan that was tried stays.
+model devices; a step lasts from one arrival to the next.  After the first epoch the front end is
+timed by itself.  An epoch with equal shares does not show which part of a step is independent of
+the number of rows; the first epoch with other shares does.  So there is usually one change, often
+a second one.  Then the fastest plan that was tried stays.
 """
 
 import itertools
@@ -29,34 +29,34 @@ from dual_device_strategy.replicas.plans import (
     step_ms,
 )
 
-# An epoch with fewer batches than this is not judged, nor are its first ones: they are there when
-# it begins, and the first steps are traced.
+# Epochs with fewer than LEAST batches are not judged. The first BEGINNING batches of an epoch are
+# not counted: they are ready before the first step, and the first steps are traced.
 LEAST, BEGINNING = 16, 6
 MOST_CHANGES = 4
-# Another plan must be this much faster to be worth a trace: times of epochs vary as much.
+# Another plan must be this much faster to be worth a trace; the times of epochs vary by as much.
 WORTH = 0.01
 
 
 class ShareChoice(tf.train.experimental.PythonState):
-    """The shares that were chosen; in a checkpoint, a training goes on with them.
+    """The chosen shares; save them in a checkpoint, and a continued training begins with them.
 
         tf.train.Checkpoint(model=model, shares=strategy.share_choice)
 
-    Each dataset begins with them.  They are those of the dataset with the longest epochs, where a
-    strategy has several.
+    Each dataset begins with them.  If a strategy has several datasets, the one with the longest
+    epochs chooses.
     """
 
     def __init__(self):
         self.plan: Plan | None = None
         self.settled = False  # whether nothing is left to try
-        self.restored = 0  # how often
-        self._batches = 0  # in the longest epoch that it was chosen from
-        self._of: object = None  # what chose it
+        self.restored = 0  # how many times
+        self._batches = 0  # in the longest epoch that led to this choice
+        self._chosen_by: object = None
 
-    def note(self, plan: Plan, settled: bool, batches: int, of: object) -> None:
-        """`of` is the dataset's tuning, which may change what it has chosen after a short epoch."""
-        if of is self._of or batches >= self._batches:
-            self.plan, self.settled, self._of = plan, settled, of
+    def note(self, plan: Plan, settled: bool, batches: int, chosen_by: object) -> None:
+        """Notes a dataset's choice; the same dataset may change its own after a shorter epoch."""
+        if chosen_by is self._chosen_by or batches >= self._batches:
+            self.plan, self.settled, self._chosen_by = plan, settled, chosen_by
             self._batches = max(batches, self._batches)
 
     def serialize(self):
@@ -73,7 +73,7 @@ class ShareChoice(tf.train.experimental.PythonState):
 
 
 class ShareTuning:
-    """Chooses the plan of one dataset, whose batches have `rows` rows, anew for each epoch."""
+    """Chooses the plan of one dataset for each epoch; full batches have `rows` rows."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ShareTuning:
         self._before: int | None = None  # batches that had arrived when the epoch began
         self._observed: dict[Plan, list[float]] = {}
         self._changes = 0
-        self._expected = math.inf  # of a step under the present plan, when it was chosen
+        self._expected = math.inf  # ms of a step, predicted when the present plan was chosen
 
     def _adopt(self) -> None:
         plan = self._choice.plan
@@ -112,7 +112,7 @@ class ShareTuning:
         )
 
     def choose(self) -> Plan:
-        """The plan of the epoch that begins now; looks back at the one before."""
+        """The plan of the epoch that begins now, learnt from the one before."""
         if self._choice.restored != self._restored:
             self._restored = self._choice.restored
             self._adopt()
@@ -129,7 +129,7 @@ class ShareTuning:
         if self._front_end_ms is None:
             self._time_front_end()
         if self._front_end_ms is None and not first and count > 1:
-            # The first batches fill the READY slots, and no step is in their way.
+            # No step runs while the first batches fill the READY slots.
             self._front_end_ms = 1e3 * float(times[1] - times[0])
         times = times[max(0, BEGINNING - first) :]
         turns = len(self._roles.preparing)
@@ -146,8 +146,8 @@ class ShareTuning:
             of_piece = self.front_end.of_pieces(self.pieces(rows), edges)
             if of_piece is None:
                 logging.info(
-                    "shares: the front end makes something else of a part of a batch, so only the "
-                    "data devices prepare"
+                    "shares: for parts of a batch the front end returns something else than for "
+                    "the whole one, so only the data devices prepare"
                 )
                 self.pieces = None
             else:
@@ -155,13 +155,13 @@ class ShareTuning:
                 self._front_fixed_ms = max(0.0, (of_piece - share * whole) / (1 - share))
 
     def learn(self, measured: float, count: int) -> None:
-        """Chooses the next plan; the present one took `measured` ms a step, in `count` batches."""
+        """Chooses the next plan; the present one took `measured` ms a step over `count` batches."""
         self._observed.setdefault(self.plan, []).append(measured)
         tried = {plan: min(times) for plan, times in self._observed.items()}
         fastest = min(tried, key=tried.get)
         once = len(self._observed[self.plan]) == 1
         if once and self.plan != fastest and self._expected < tried[fastest]:
-            # It was to be the fastest: once more, as what disturbs an epoch only adds to it.
+            # It should have been the fastest. Disturbances only add time, so it gets another epoch.
             logging.info("shares: %.1f ms a step; the same shares again", measured)
             return
         costs = fitted(self._roles, list(tried.items()), self._front_end_ms, self._front_fixed_ms)
@@ -175,10 +175,10 @@ class ShareTuning:
             self.plan, self.settled = fastest, True
             expected = tried[fastest]
         self._expected = expected
-        self._choice.note(self.plan, self.settled, count, of=self)
+        self._choice.note(self.plan, self.settled, count, chosen_by=self)
         logging.info(
-            "shares: %s from this epoch on, %.1f ms a step expected; %s before took %.1f ms (front "
-            "end %.1f, step %.1f and %.1f more whatever its rows, on one device)%s",
+            "shares: %s from this epoch on, %.1f ms a step expected; %s before took %.1f ms (whole "
+            "batch on one device: front end %.1f, step %.1f, fixed cost of a step %.1f)%s",
             self._words(self.plan),
             expected,
             self._words(before),
@@ -190,10 +190,10 @@ class ShareTuning:
         )
 
     def _promising(self, costs: Costs, tried: dict[Plan, float]) -> Plan | None:
-        """A plan that was not tried and should be faster.
+        """A plan that was not tried and should be faster, or None.
 
-        Where each device prepares its own rows, nothing is copied between devices.  No cost says
-        what that is worth; so it is tried where it should not be slower.
+        If each device prepares its own rows, nothing is copied between devices.  The costs do not
+        include copies, so such a plan is tried even if it is predicted to be slightly slower.
         """
         kinds = [True, False] if self.pieces else [False]
         plans = [best(self._roles, costs, self._rows, all_prepare) for all_prepare in kinds]
@@ -215,9 +215,10 @@ class ShareTuning:
 
 
 def period(times: np.ndarray, turns: int) -> float | None:
-    """Milliseconds from one arrival to the next; `times` are in seconds, `turns` may come at once.
+    """The median time between arrivals in ms; None if there are too few.
 
-    The median, as a loop may stop for a while to evaluate or to save.
+    `times` are in seconds; `turns` batches may arrive at once.  The median, because a loop may
+    stop for a while to evaluate or to save.
     """
     if len(times) <= 2 * turns:
         return None

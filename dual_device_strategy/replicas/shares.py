@@ -1,4 +1,4 @@
-"""Shares: what may be asked for, and the row weights that go with them in Keras' `fit`."""
+"""Shares: checks those that were asked for, and makes row weights for Keras' `fit`."""
 
 import contextlib
 import math
@@ -35,8 +35,8 @@ def checked(shares: Sequence[float] | str, replicas: int) -> tuple[float, ...] |
         )
     if not all(share > 0 for share in shares) or not math.isclose(sum(shares), 1, abs_tol=1e-3):
         raise ValueError(
-            f"shares={shares} must be positive and 1 together; a device that is to have no rows "
-            "is left out of model_devices"
+            f"shares={shares} must be positive and add up to 1; leave a device that should get no "
+            "rows out of model_devices"
         )
     return shares
 
@@ -51,10 +51,10 @@ def refuse_too_few_rows(asked: str, rows: int, pieces: Sequence[int]) -> None:
 
 
 class RowWeights:
-    """Makes datasets with row weights, and makes the weights anew for other shares."""
+    """Adds row weights to datasets, and replaces the weights when shares change."""
 
     def __init__(self):
-        self._of = {}  # the traced function of each map: the spec of its elements
+        self._of = {}  # from the traced function of each map to the spec of its elements
         self._of_piece: float | None = None
 
     def applied(self, dataset: tf.data.Dataset, cut: Cut) -> tf.data.Dataset:
@@ -63,7 +63,7 @@ class RowWeights:
         return weighted
 
     def anew(self, front_end: FrontEnd | None, cut: Cut) -> FrontEnd | None:
-        """`front_end`, with the weights of `cut` in the place of those that it has."""
+        """`front_end` with the weights for `cut` instead of its present ones."""
         if front_end is None:
             return None
         return FrontEnd(tuple(self._traced(each, cut) for each in front_end.functions))
@@ -81,7 +81,7 @@ class RowWeights:
 
     @contextlib.contextmanager
     def of_piece(self, rows: int, replicas: int, of: int):
-        """What is traced in this block gets a piece of `rows` rows, and not the whole batch."""
+        """In this block, front ends are traced for a piece of `rows` rows of a batch of `of`."""
         self._of_piece = rows * replicas / of
         try:
             yield

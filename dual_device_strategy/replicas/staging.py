@@ -1,4 +1,4 @@
-"""The way of a batch to several replicas: prepared whole, cut, then copied piece by piece.
+"""How a batch reaches several replicas: prepared whole, cut, then copied piece by piece.
 
     dataset                     a tf.data pipeline on the host
     Dealer on the host          several data devices take whole batches in turns
@@ -9,8 +9,8 @@
     iterator on the host        sealed handles; each replica's device opens its own box
 
 There is one pipeline of whole batches, so order, errors, the end and the number of slots are as
-for one replica.  A batch is cut in the function that prepares it: anywhere later, the cut would
-queue on the device behind the front end of the next batch.
+for one replica.  A batch is cut in the function that prepares it.  A later cut would queue on the
+device behind the front end of the next batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,10 +65,10 @@ class ReplicaStaging:
     ):
         """Traces every function that the hops need.
 
-        `captured_by(data_device)` says what the front end there uses in the place of a tensor
-        that it captured.  `noted(get_next)` is used in the place of what gets the host's batches.
-        With `at_targets` the data device is the host, and each replica's device prepares its piece
-        with its own of these functions; `front_end_spec` is then what the host hands out.
+        `captured_by(data_device)` returns a function that replaces a captured tensor in the front
+        end on that device.  `noted` wraps the function that gets the host's batches.  With
+        `at_targets` the data device is the host, and each replica's device prepares its piece with
+        its own function; `front_end_spec` is then the type of the host's batches.
         """
         self.number = next_number()
         self.host_spec = host_spec
@@ -159,7 +159,7 @@ class ReplicaStaging:
         if len(data_devices) == 1:
             name = name_tensor(data_devices[0])
             return trace(lambda *handles: copy(name, *handles), *self._handles)
-        # Which of them prepared a batch comes with it; so each copy knows where to call.
+        # Each batch carries the name of the device that prepared it, where the copy is called.
         self._tags = [self._traced_tag(name_tensor(device)) for device in data_devices]
         return trace(copy, tf.TensorSpec([], tf.string), *self._handles)
 
@@ -168,7 +168,7 @@ class ReplicaStaging:
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether it is known which batches the loop has consumed: where there is one way."""
+        """Whether it is known which batches the loop has consumed; only with one data device."""
         return len(self._boxes) == 1
 
     def iterator_over(
@@ -177,10 +177,10 @@ class ReplicaStaging:
         record: IteratorRecord | None = None,
         again: tf.data.Iterator | None = None,
     ) -> tf.data.Iterator:
-        """`host`'s batches as sealed handles, those of all replicas in one element.
+        """An iterator over `host`'s batches, as sealed handles for all replicas in one element.
 
-        `record` is told what a checkpoint of the iterator needs.  `again` is an iterator of this
-        staging that is to become the new one.
+        `record` collects what a checkpoint of the iterator needs.  If `again` is an iterator of
+        this staging, it begins anew over `host`, and no other is made.
         """
         prepared = replica_compat.dealt(self.host.of(host), len(self._boxes), self._host)
         notes = []
@@ -205,7 +205,7 @@ class ReplicaStaging:
             return compat.made_again(again, seals) if again else iter(seals)
 
     def _copied(self, boxes: tf.Tensor) -> tf.data.Dataset:
-        """What holds the READY batches, copied or on their way."""
+        """The dataset that holds the READY batches, copied or on their way."""
         settings = {
             "input_dataset": boxes,
             "other_arguments": self._copy.captured_inputs,

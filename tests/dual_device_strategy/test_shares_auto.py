@@ -106,7 +106,7 @@ def test_the_choice_is_of_the_dataset_with_the_longest_epochs_which_may_change_i
         (Plan(False, (20, 4)), True, 5, validation),
         (Plan(False, (16, 8)), True, 24, training),
     ):
-        choice.note(plan, settled, batches, of=of)
+        choice.note(plan, settled, batches, chosen_by=of)
         assert choice.plan.rows != (20, 4)
     assert choice.settled
     assert choice.plan.rows == (16, 8)

@@ -78,7 +78,7 @@ def test_the_monitor_counts_the_batches_of_its_worker(strategy):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"shares": (0.5, 0.5)}, "shares are for the devices of one, under MirroredData"),
+        ({"shares": (0.5, 0.5)}, "shares are for the devices of one machine, under MirroredData"),
         ({"slots": "auto"}, "slots must be a whole number of at least 2"),
     ],
 )
