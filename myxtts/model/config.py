@@ -67,7 +67,7 @@ class GptConfig:
             not (self.text_sees_all and self.text_weight),
             "gpt.text_weight",
             self.text_weight,
-            "0 with gpt.text_sees_all: a text that sees itself has nothing to foretell",
+            "0 with gpt.text_sees_all: a text that sees itself has nothing to predict",
         )
 
 

@@ -1,4 +1,4 @@
-"""The published XTTS v2: reads and writes its files, and has its networks.
+"""The published XTTS v2: its files, networks, texts and fine-tuning.
 
     voice = PublishedVoice.load("XTTS-v2")                       # voice.py
     cloned = voice.clone(["a.wav"])
@@ -10,9 +10,9 @@
 
 | files | what they hold |
 |---|---|
-| pickled.py, pth.py, safetensors.py | tensors from foreign files, with nothing executed |
+| pickled.py, pth.py, safetensors.py | tensors from foreign files; nothing in them is executed |
 | weights.py | one set of names for all variants of a checkpoint |
-| config.py, directory.py | the sizes in config.json; the published layout, in and out |
+| config.py, directory.py | the sizes in config.json; reads and writes the published layout |
 | names.py, layers.py | the published names of a network's variables |
 | mels.py, resampling.py | three spectrograms; resampling and interpolation, as in torchaudio and
 torch |

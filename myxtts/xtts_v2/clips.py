@@ -1,4 +1,4 @@
-"""The clips of a batch as the published training hears them; computed on the data device."""
+"""The clips of a batch as the published training uses them; computed on the data device."""
 
 import tensorflow as tf
 
@@ -12,8 +12,9 @@ _LEFT_OUT_SAMPLES = 256  # samples of a code, as the published trainer counts
 def at_mel_rate(
     waveform: tf.Tensor, lengths: tf.Tensor, rate: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """`(waveform float32 [B, T'], lengths)` at 22,050 Hz from int16 [B, T], as if every clip had
-    been resampled on its own: zeros beyond its length."""
+    """`(waveform float32 [B, T'], lengths)` at 22,050 Hz, from int16 [B, T].
+
+    Every clip is as if it had been resampled by itself, with zeros beyond its length."""
     made = tf.cast(waveform, tf.float32) / 32768.0
     made = tf.clip_by_value(resampled(made, rate, mels.RATE), -1.0, 1.0)
     wide = tf.cast(lengths, tf.int64)

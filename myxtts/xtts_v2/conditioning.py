@@ -13,11 +13,11 @@ _MELS, _ENCODER_BLOCKS, _PERCEIVER_LAYERS, _HEADS, _HEAD_SIZE = 80, 6, 2, 8, 64
 
 
 class Conditioning(keras.Model):
-    """`conditioning(mel) -> latents float32 [B, 32, width]`
+    """Turns a mel into latents: `conditioning(mel) -> latents float32 [B, 32, width]`.
 
     Attention over the mel, then a Perceiver: learned latents attend to the encoder's output. There
-    are no positions, so a reference may have any length; nothing is masked, so zeros after a
-    reference are heard as silence.
+    are no positions, so a reference may have any length. Nothing is masked, so zeros after a
+    reference count as silence.
     """
 
     def __init__(self, args: ModelArgs, names: Names):

@@ -1,7 +1,7 @@
-"""The DVAE: mels to codes, one for every four frames, and back for its own training.
+"""The DVAE: turns mels into codes, one for every four frames, and back for its own training.
 
-Synthesis does not use it; the GPT learns its codes. Nothing in it is masked: the last codes of a
-clip see the padding.
+The GPT learns its codes; synthesis does not use it. Nothing in it is masked, so the last codes of a
+clip depend on the padding.
 """
 
 import keras
@@ -18,7 +18,7 @@ _DECAY, _EPSILON = 0.99, 1e-5
 
 
 class Dvae(keras.Model):
-    """`dvae.codes_of(mel)`; called with mels it returns what its training needs.
+    """The published discrete autoencoder: `codes_of` encodes mels, calling it trains it.
 
     Mels are `mels.log_mel(..., DVAE_FFT)`: float32 [B, frames, mels].
     """
@@ -43,7 +43,7 @@ class Dvae(keras.Model):
             Conv1D(decoder.below(f"{up + 1}.0.conv"), inner, outer, 3),
         ]
         self.to_mel = pointwise(decoder.below(up + 2), outer, sizes.mels)
-        # What the published code counts about its codes, and never uses.
+        # Statistics of the codes that the published code keeps but never uses.
         loss = names.below("discrete_loss")
         loss.carry("accumulator_index", np.zeros(1, np.float32))
         loss.carry("accumulator_filled", np.zeros(1, np.float32))
@@ -51,7 +51,7 @@ class Dvae(keras.Model):
         self.built = True
 
     def vectors_of(self, mel: tf.Tensor) -> tf.Tensor:
-        """float32 [B, codes, code_size], before they are made codes."""
+        """The encoder's output, float32 [B, codes, code_size], not yet quantised."""
         for layer in self.down:
             mel = tf.nn.relu(layer(mel))
         for block in self.encoder:
@@ -59,16 +59,18 @@ class Dvae(keras.Model):
         return tf.cast(self.to_code(mel), tf.float32)
 
     def codes_of(self, mel: tf.Tensor) -> tf.Tensor:
-        """int32 [B, codes]; 1,024 samples have a code, so ceil(samples / 1024) of them count."""
+        """int32 [B, codes]; a code is 1,024 samples, so the first ceil(samples / 1024) count."""
         return self.codebook.nearest(self.vectors_of(mel))
 
     def mel_of(self, codes: tf.Tensor) -> tf.Tensor:
-        """float32 [B, 4 * codes, mels], as the mels that went in."""
+        """The decoded mels, float32 [B, 4 * codes, mels]."""
         return self._decoded(self.codebook.vectors_of(codes))
 
     def call(self, mel: tf.Tensor, training: bool = False) -> dict:
-        """Losses and outputs for mels whose number of frames is a multiple of 4. In training the
-        codebook takes a step of its own, which is no gradient's."""
+        """Losses and outputs for mels whose number of frames is a multiple of 4.
+
+        With `training` the codebook is updated as well, by moving averages instead of gradients.
+        """
         vectors = self.vectors_of(mel)
         codes = self.codebook.nearest(vectors)
         chosen = self.codebook.vectors_of(codes)
@@ -94,7 +96,7 @@ class Dvae(keras.Model):
 
 
 class Codebook(keras.layers.Layer):
-    """Vectors that follow the averages of what is assigned to them."""
+    """Code vectors, each a moving average of the vectors that were assigned to it."""
 
     def __init__(self, sizes: DvaeSizes, names: Names):
         super().__init__(autocast=False, dtype="float32")
@@ -105,7 +107,7 @@ class Codebook(keras.layers.Layer):
                 initializer=start,
                 trainable=False,
                 autocast=False,
-                aggregation="only_first_replica",  # all have the same
+                aggregation="only_first_replica",  # they are equal on all replicas
             )
 
         shape = (sizes.codes, sizes.code_size)
@@ -121,7 +123,7 @@ class Codebook(keras.layers.Layer):
         self.built = True
 
     def nearest(self, vectors: tf.Tensor) -> tf.Tensor:
-        """int32 codes [B, N] of float32 vectors [B, N, size]"""
+        """The nearest codes, int32 [B, N], of float32 vectors [B, N, size]."""
         book = tf.convert_to_tensor(self.vectors)
         distance = tf.reduce_sum(tf.square(book), -1) - 2.0 * tf.matmul(
             vectors, book, transpose_b=True
@@ -132,7 +134,7 @@ class Codebook(keras.layers.Layer):
         return tf.gather(tf.convert_to_tensor(self.vectors), codes)
 
     def follow(self, vectors: tf.Tensor, codes: tf.Tensor) -> None:
-        """One step of the moving averages, of the whole batch; none where the vectors are not
+        """One step of the moving averages, over the whole batch; skipped if a vector is not
         finite."""
         flat = tf.reshape(vectors, [-1, self.vectors.shape[1]])
         spoilt = tf.cast(tf.reduce_all(tf.math.is_finite(flat)), tf.float32) - 1.0
@@ -143,7 +145,7 @@ class Codebook(keras.layers.Layer):
         counts = _DECAY * self.counts + (1 - _DECAY) * hits
         sums = _DECAY * self.sums + (1 - _DECAY) * of_code
         total = tf.reduce_sum(counts)
-        # A code that nothing uses is not divided by nothing.
+        # _EPSILON keeps the count of an unused code above zero.
         share = (counts + _EPSILON) / (total + counts.shape[0] * _EPSILON) * total
         for variable, value in (
             (self.counts, counts),
@@ -154,7 +156,7 @@ class Codebook(keras.layers.Layer):
 
 
 class ResidualBlock(keras.layers.Layer):
-    """Two convolutions and a pointwise one, added to what came in."""
+    """Two convolutions and a pointwise one; their output is added to the input."""
 
     def __init__(self, names: Names, width: int):
         super().__init__(autocast=False)

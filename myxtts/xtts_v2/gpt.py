@@ -2,10 +2,10 @@
 
     position   0 ... 31   32      ...       32+L+1   ...
     input      latents    start t0 t1 ... stop        start c0 c1 ... stop ...
-    foretells  -          t0 t1 ... stop              c0 c1 ... stop
+    predicts   -          t0 t1 ... stop              c0 c1 ... stop
 
-What is heard of a code is the hidden state at the position that *foretells* it: the HiFi-GAN makes
-the waveform of these latents, not of the codes.
+The HiFi-GAN does not make the waveform from the codes. It uses the hidden state at the position
+that *predicts* a code; that is the code's latent.
 """
 
 import keras
@@ -29,10 +29,10 @@ _FIRST_SALT = 3000
 
 
 class Gpt(keras.Model):
-    """Trained by calling it, decoded with `start` and `next`; see `sampling.py`.
+    """The published GPT: call it to train it; `start` and `next` decode, see `sampling.py`.
 
-    With `recompute` the tensors inside a layer are not kept for the backward pass but made again
-    there: a step needs far less memory and a third more time.
+    With `recompute`, the tensors inside a layer are computed again in the backward pass instead of
+    being kept. A step then needs far less memory and a third more time.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Gpt(keras.Model):
         self.start_text, self.stop_text = start_text, stop_text
         self.start_code, self.stop_code = args.gpt_start_audio_token, args.gpt_stop_audio_token
         self.max_codes = args.gpt_max_audio_tokens - 3
-        self.recompute = False  # see there
+        self.recompute = False
         draw = names.initializer(normal())
 
         def table(name, rows):
@@ -68,7 +68,7 @@ class Gpt(keras.Model):
             Block(names.below(f"gpt.h.{i}"), args, objective.dropout, salt)
             for i in range(args.gpt_layers)
         ]
-        # Two in series, the first being GPT-2's own.
+        # Two in series; the first one is GPT-2's own.
         self.norms = [
             layer_norm(names.below("gpt.ln_f"), width),
             layer_norm(names.below("final_norm"), width),
@@ -94,7 +94,7 @@ class Gpt(keras.Model):
     ) -> dict:
         """Losses of a batch: text int32 [B, L], codes int32 [B, N], lengths int32 [B].
 
-        `left_out` int32 [B, 2]: places of each row's codes, from and to, that are no targets.
+        `left_out` int32 [B, 2] is the range of each row's codes that are not targets.
         """
         aim = self.objective
         size = tf.shape(codes)[1]
@@ -126,7 +126,7 @@ class Gpt(keras.Model):
         }
 
     def latents_of(self, latents, text, text_lengths, codes, code_lengths):
-        """float32 [B, N, W]: what synthesis would hear of given codes, for the HiFi-GAN."""
+        """The latents of given codes, float32 [B, N, W], as synthesis gives them to the HiFi-GAN."""
         text = _stopped(text, text_lengths, self.stop_text, 1)
         _, hidden = self._read(latents, text, text_lengths + 2, codes[:, :-1], code_lengths)
         return _wide(hidden)
@@ -184,7 +184,7 @@ class Gpt(keras.Model):
         return _wide(self.audio_head(hidden)), _wide(hidden), cache
 
     def _read(self, latents, text, text_seen, codes, audio_seen, seed=None, training=False):
-        """Hidden states at the text's and at the audio's positions; their start comes first."""
+        """Hidden states at the positions of text and audio, each beginning with its start token."""
         x, there = self._inputs(latents, text, text_seen, codes)
         x = self.dropout(x, seed=seed, training=training)
         there = tf.concat([there, mask_of(audio_seen, tf.shape(codes)[1] + 1)], 1)
@@ -201,7 +201,7 @@ class Gpt(keras.Model):
         return x[:, first_text:first_audio], x[:, first_audio:]
 
     def _inputs(self, latents, text, text_seen, codes):
-        """The input at every position, and which of those before the audio are seen."""
+        """The input at every position, and a mask of the positions before the audio."""
         text = tf.pad(text, [[0, 0], [1, 0]], constant_values=self.start_text)
         codes = tf.pad(codes, [[0, 0], [1, 0]], constant_values=self.start_code)
         text_size, size = tf.shape(text)[1], tf.shape(codes)[1]
@@ -224,13 +224,13 @@ class Gpt(keras.Model):
 
 
 def _stopped(ids, lengths, stop: int, more: int):
-    """`ids` with `more` further places, and `stop` at every place beyond a length."""
+    """`ids` with `more` places added, and `stop` at every place beyond its row's length."""
     ids = tf.pad(ids, [[0, 0], [0, more]])
     return tf.where(tf.range(tf.shape(ids)[1])[None] < lengths[:, None], ids, stop)
 
 
 def _loss(logits, ids, stop, counts):
-    """The mean cross entropy and the share that is right, of what follows each place."""
+    """The mean cross entropy, and the accuracy, of predicting the next id at each place."""
     targets = tf.pad(ids, [[0, 0], [0, 1]], constant_values=stop)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
     right = tf.cast(tf.argmax(logits, -1, tf.int32) == targets, tf.float32)

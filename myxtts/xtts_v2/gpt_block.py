@@ -1,4 +1,4 @@
-"""GPT-2's layer: over a whole sequence, or one step further with a key/value cache."""
+"""GPT-2's layer, over a whole sequence or one step at a time with a key/value cache."""
 
 import keras
 import tensorflow as tf
@@ -11,7 +11,7 @@ from myxtts.xtts_v2.names import Names
 
 
 class Block(keras.layers.Layer):
-    """Self-attention and feed-forward, normalised before each, with biases."""
+    """Self-attention, then feed-forward, each with biases and a norm before it."""
 
     def __init__(self, names: Names, args: ModelArgs, dropout: float, salt):
         super().__init__(autocast=False)

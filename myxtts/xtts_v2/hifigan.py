@@ -1,4 +1,4 @@
-"""The HiFi-GAN: a waveform at 24,000 Hz of the GPT's latents and a speaker vector."""
+"""The HiFi-GAN: makes a waveform at 24,000 Hz from the GPT's latents and a speaker vector."""
 
 import keras
 import tensorflow as tf
@@ -14,15 +14,18 @@ _SLOPE, _LAST_SLOPE = 0.1, 0.01
 # A code lasts 1,024 samples at 22,050 Hz: four hops of 256, then stretched to 24,000 Hz.
 _HOPS, _STRETCH = 4.0, 24000 / 22050
 SAMPLE_RATE, HOP = 24000, 256
-# Codes to either side that change the samples of a code; 3.23 were measured.
+# The samples of a code depend on this many codes on either side; 3.23 were measured.
 CONTEXT_CODES = 4
-# Hops to either side that the convolutions reach: 3 before any more places, 8.5 and 1.1 in the
-# first two stages, 0.7 in the others.
+# The reach of the convolutions to either side, in hops: 3 before the first upsampling, 8.5 and 1.1
+# in the first two stages, 0.7 in the others.
 _MARGIN = 14
 
 
 class HifiGan(keras.Model):
-    """`hifigan(latents [B, N, inputs], speaker [B, size]) -> waveform float32 [B, S]`"""
+    """The vocoder: `hifigan(latents [B, N, inputs], speaker [B, size]) -> float32 [B, S]`.
+
+    Call `prepare_training` before training it. `part` makes a stretch of a sentence's waveform.
+    """
 
     def __init__(self, sizes: HifiGanSizes, names: Names):
         super().__init__(autocast=False)
@@ -41,36 +44,41 @@ class HifiGan(keras.Model):
         self.last = Conv1D(names.below("conv_post"), width, 1, 7, bias=False)
         self.built = True
 
-    def learn(self) -> None:
-        """From now on its dilated convolutions are plain ones over every n-th place: the gradients
-        of dilated ones have no kernel on all devices, nor in half precision."""
+    def prepare_training(self) -> None:
+        """From now on computes dilated convolutions as plain ones over every nth place.
+
+        The gradients of dilated ones lack a kernel on some devices, and in half precision.
+        """
         for stage in self.stages:
             for stack in stage.stacks:
                 for convolution in stack.wide:
-                    convolution.learns = True
+                    convolution.avoids_dilation = True
 
     def call(self, latents: tf.Tensor, speaker: tf.Tensor) -> tf.Tensor:
         return self.waveform_of(self.hops_of(latents), speaker)
 
     @staticmethod
     def hops(codes: int | tf.Tensor) -> tf.Tensor:
-        """The number of hops of 256 samples in a number of codes."""
+        """The number of hops, 256 samples each, in a number of codes."""
         return interpolated_size(4 * codes, _STRETCH)
 
     @staticmethod
     def hops_of(latents: tf.Tensor) -> tf.Tensor:
-        """[B, hops, inputs]: latents on the grid of the waveform's hops."""
+        """The latents interpolated to the waveform's hops: [B, hops, inputs]."""
         return interpolated(interpolated(latents, _HOPS), _STRETCH)
 
     def part(self, latents, speaker, first, total, begin, end) -> tf.Tensor:
-        """The samples of the hops from `begin` to `end` of a sentence of `total` codes, given the
-        latents of its codes from `first` on; equal to those of the whole sentence as long as
-        CONTEXT_CODES lie around them, or the sentence's end."""
+        """The samples of hops `begin` to `end` of a sentence of `total` codes.
+
+        `latents` are those of its codes from `first` on. The samples equal those of the whole
+        sentence if `latents` include CONTEXT_CODES codes on either side, or reach its beginning or
+        end.
+        """
         first, total, begin, end = (
             tf.cast(place, tf.int32) for place in (first, total, begin, end)
         )
         last = first + tf.shape(latents)[1]
-        # Places of either grid that these latents are enough for.
+        # The places on both grids that can be computed from these latents.
         whole = 4 * total
         fine_first = tf.where(first == 0, 0, 4 * first + 2)
         fine_last = tf.where(last == total, whole, 4 * last - 2)
@@ -95,7 +103,7 @@ class HifiGan(keras.Model):
 
 
 class UpsamplingStage(keras.layers.Layer):
-    """More places in time, then the mean of three stacks of residual convolutions."""
+    """Upsampling in time, then the mean of three stacks of residual convolutions."""
 
     def __init__(self, names: Names, number: int, width: int, rate: int, kernel: int, speaker: int):
         super().__init__(autocast=False)

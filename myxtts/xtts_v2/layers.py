@@ -1,7 +1,7 @@
-"""Layers that know what their weights are called in a published file.
+"""Layers that know the names of their weights in a published file.
 
-Each of them exists with all its weights once it was made; `names` is the place of the layer in the
-table of published names. PyTorch keeps channels before time, everything here has them last.
+`names` is the layer's place in the table of published names. A layer has all its weights as soon as
+it is made. PyTorch keeps channels before time; here they are always last.
 """
 
 import math
@@ -71,8 +71,8 @@ def batch_norm(names: Names, width: int, rank: int) -> keras.layers.BatchNormali
 
 
 class Conv1D(keras.layers.Layer):
-    """torch.nn.Conv1d of an odd kernel: published as [outputs, inputs, kernel]. It sees zeros
-    beyond both ends and gives one place for every `stride`."""
+    """torch.nn.Conv1d with an odd kernel: published as [outputs, inputs, kernel]. It pads both ends
+    with zeros and returns one place for every `stride` places."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class WeightNormConv1D(keras.layers.Layer):
     """A convolution whose weight is kept as length and direction: `gain * direction / |direction|`
     for every output channel; for every input channel where it is `transposed`.
 
-    With a transposed one, `rate` places come out for every place that goes in.
+    A transposed one returns `rate` places for every input place.
     """
 
     def __init__(
@@ -121,10 +121,10 @@ class WeightNormConv1D(keras.layers.Layer):
     ):
         super().__init__()
         self.size, self.dilation, self.rate, self.outputs = size, dilation, rate, outputs
-        self.learns = False  # see `HifiGan.learn`
+        self.avoids_dilation = False  # see `HifiGan.prepare_training`
         shape = (size, inputs, outputs) if rate is None else (size, outputs, inputs)
         draw = keras.initializers.RandomNormal(stddev=0.5 / math.sqrt(size * inputs))
-        # In float32 whatever computes with them: lengths of half precision are rounded too much.
+        # Always in float32: in half precision, rounding changes the lengths too much.
         self.direction = self.add_weight(
             shape=shape, initializer=names.initializer(draw), autocast=False
         )
@@ -149,7 +149,7 @@ class WeightNormConv1D(keras.layers.Layer):
         return x[:, crop : crop + steps * self.rate] + self.bias
 
     def _convolved(self, x, kernel):
-        if self.dilation == 1 or not self.learns:
+        if self.dilation == 1 or not self.avoids_dilation:
             return tf.nn.conv1d(x, kernel, 1, "VALID", dilations=self.dilation)
 
         def apart(x, num_spatial_dims, padding):

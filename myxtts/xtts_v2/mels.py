@@ -6,7 +6,7 @@
 | the conditioning | 22,050 | 80 | 2,048 | Hann 1,024 in the middle | 256 |
 | the speaker encoder | 16,000 | 64 | 512 | Hamming 400 in the middle | 160 |
 
-A clip is continued at both ends by its mirror image; frame t is centred on sample t * hop; there
+A clip is extended at both ends by its mirror image. Frame t is centred on sample t * hop, so there
 are 1 + T // hop frames. All mel scales are HTK's.
 """
 
@@ -21,8 +21,10 @@ DVAE_FFT, CONDITIONING_FFT = 1024, 2048
 
 
 def log_mel(waveform: tf.Tensor, mel_stats: np.ndarray | tf.Tensor, n_fft: int) -> tf.Tensor:
-    """float32 [B, 1 + T // 256, 80] of waveforms [B, T] at 22,050 Hz: the logarithm, divided by
-    `mel_stats`. `n_fft` is DVAE_FFT or CONDITIONING_FFT."""
+    """The log-mels of waveforms [B, T] at 22,050 Hz, divided by `mel_stats`.
+
+    Returns float32 [B, 1 + T // 256, 80]. `n_fft` is DVAE_FFT or CONDITIONING_FFT.
+    """
     window = np.hanning(1024 + 1)[:-1]
     filters = _filters(RATE, n_fft, len(mel_stats), "slaney")
     mel = _power_mel(waveform, filters=filters, n_fft=n_fft, hop=HOP, window=window)
@@ -30,8 +32,10 @@ def log_mel(waveform: tf.Tensor, mel_stats: np.ndarray | tf.Tensor, n_fft: int) 
 
 
 def speaker_mel(waveform: tf.Tensor) -> tf.Tensor:
-    """float32 [B, 1 + T // 160, 64] of waveforms [B, T] at 16,000 Hz: the power, pre-emphasised,
-    before any logarithm."""
+    """The power mels of waveforms [B, T] at 16,000 Hz after pre-emphasis, without a logarithm.
+
+    Returns float32 [B, 1 + T // 160, 64].
+    """
     before = tf.concat([waveform[:, 1:2], waveform[:, :-1]], 1)
     waveform = waveform - np.float32(SPEAKER_PRE_EMPHASIS) * before
     return _power_mel(
@@ -42,7 +46,7 @@ def speaker_mel(waveform: tf.Tensor) -> tf.Tensor:
 @functools.cache
 def _filters(rate: int, n_fft: int, bands: int, norm: str | None) -> np.ndarray:
     """[n_fft / 2 + 1, bands]"""
-    import librosa  # loads compilers, which training one's own networks needs none of
+    import librosa  # loads a compiler (numba); training one's own networks does not need it
 
     made = librosa.filters.mel(
         sr=rate, n_fft=n_fft, n_mels=bands, fmin=0, fmax=8000, htk=True, norm=norm, dtype=np.float64
@@ -59,8 +63,8 @@ def speaker_filters() -> np.ndarray:
 
 
 def _power_mel(waveform, filters, n_fft, hop, window):
-    # In float64: rounding noise of a transform in float32 is 130 dB below the loudest bin, which
-    # changes the quiet mels beside a loud one.
+    # In float64: the rounding noise of a transform in float32 is 130 dB below the loudest bin,
+    # enough to change quiet mels next to a loud one.
     heard = int(np.flatnonzero(filters.any(1))[-1]) + 1
     # The window's zeros at both sides are left out of the frames.
     margin = (n_fft - len(window)) // 2

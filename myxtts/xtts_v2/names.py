@@ -77,10 +77,12 @@ class Names:
         decays: bool = True,
         layer=None,
     ) -> None:
-        """`variable` has the published axes in the order `axes` (the same order by default); the
-        published tensor has `ones` axes of size 1 behind them. The published trainer's weight
-        decay is for what `decays`: all but biases, norms and embeddings. `layer`: the Dense layer
-        whose matrix it is, which adapters may change."""
+        """Names a variable.
+
+        The variable has the published axes in the order `axes` (the same order by default); the
+        published tensor has `ones` more axes of size 1 at its end. `decays` is whether the
+        published trainer's weight decay applies: to all but biases, norms and embeddings. `layer`
+        is the Dense layer whose matrix it is; adapters may change it."""
         axes = tuple(range(len(variable.shape))) if axes is None else axes
         sizes = [0] * len(axes)
         for place, axis in enumerate(axes):
@@ -91,9 +93,10 @@ class Names:
         )
 
     def carry(self, name: str, value: np.ndarray, constant: bool = False) -> None:
-        """A tensor that the published file has and no variable holds: `value` is written where no
-        file was read, and a file's value is kept for writing. A `constant` is computed with as it
-        is here, so a file in which it differs is refused."""
+        """Names a tensor of the published file that no variable holds.
+
+        The value of the file that was read is written again, or `value` if none was read. A file
+        with another value of a `constant` is refused, because this code computes with its own."""
         self._carried[self._prefix + name] = np.asarray(value)
         if constant:
             self._constants.add(self._prefix + name)
@@ -109,8 +112,8 @@ class Names:
         return [entry.variable for entry in self._entries.values() if not entry.decays]
 
     def adapt(self, rank: int, whole: Collection[str] = ()) -> None:
-        """From now on only low-rank changes of the matrices are trained, and the variables in
-        `whole`. `tensors` returns the sums. (LoRA, as in Keras.)"""
+        """From now on trains only low-rank changes of the matrices (LoRA, as in Keras), and the
+        variables in `whole`. `tensors` returns the changed matrices."""
         for name, entry in self._entries.items():
             entry.variable.trainable = name in whole
         for entry in self._entries.values():

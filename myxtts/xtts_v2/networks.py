@@ -23,7 +23,7 @@ TEXT_TABLES = ("gpt.text_embedding.weight", "gpt.text_head.bias")
 
 
 def make_gpt(model: PublishedModel, names: Names) -> Gpt:
-    """With adapters, where the model has them."""
+    """The GPT, with adapters if the model has them."""
     made = Gpt(
         model.args,
         names,
@@ -35,17 +35,17 @@ def make_gpt(model: PublishedModel, names: Names) -> Gpt:
 
 
 def make_conditioning(model: PublishedModel, names: Names) -> Conditioning:
-    """Likewise."""
+    """The conditioning, with adapters if the model has them."""
     return _adapted(Conditioning(model.args, names), model, names)
 
 
 def make_dvae(model: PublishedModel, names: Names) -> Dvae:
-    """The DVAE, whose tensors are a file of their own."""
+    """The DVAE, whose tensors are in a file of their own."""
     return _named(Dvae(model.dvae, names), names)
 
 
 def make_speaker(model: PublishedModel, names: Names) -> SpeakerEncoder:
-    """The speaker encoder, which nothing trains."""
+    """The speaker encoder, which is never trained."""
     return _named(SpeakerEncoder(model.speaker, names), names)
 
 
@@ -65,7 +65,7 @@ def read_published(network, source: PublishedDirectory) -> None:
 
 
 def with_trained(source: PublishedDirectory, networks: Iterable) -> PublishedDirectory:
-    """`source` with the tensors of these networks in the place of its own."""
+    """`source` with its tensors replaced by those of these networks."""
     model, dvae = dict(source.model), dict(source.dvae or {})
     for network in networks:
         names = network.published_names
@@ -87,11 +87,11 @@ def _adapted(network, model, names):
 
 
 class Published:
-    """Networks by name, with the table of their published names. `source` is where they are from:
-    its settings, vocabulary, voices and licence go on with them.
+    """The networks of a published directory, with the table of their published names.
 
-    Variables are made where the surrounding strategy scope puts them. Made so, they are random;
-    `load` gives them the tensors of the source.
+    `load` reads the tensors of `source`; the constructor draws random ones. Variables are placed by
+    the surrounding strategy scope. `directory` returns a directory with the present tensors, and
+    the settings, vocabulary, voices and licence of `source`.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class Published:
 
     @classmethod
     def around(cls, source: PublishedDirectory, **networks) -> "Published":
-        """To hear networks that are being trained, given by name; those that make the sound and
-        are not among them are those of `source`."""
+        """For speaking with networks that are being trained, given by name. A speaker encoder or a
+        HiFi-GAN that is not given is read from `source`."""
         made = cls.__new__(cls)
         made._begin(source, drawn=False)
         for name, make in (("speaker", make_speaker), ("hifigan", make_hifigan)):
@@ -138,7 +138,8 @@ class Published:
     def load(
         cls, source: PublishedDirectory, objective: Objective = PUBLISHED_OBJECTIVE
     ) -> "Published":
-        """With the tensors of `source`; UserError names one that is missing or does not fit."""
+        """The networks with the tensors of `source`; UserError names one that is missing or does
+        not fit."""
         made = cls(source, objective, drawn=False)
         made.names.read(source.model, source.path)
         if made.dvae is not None:
@@ -146,6 +147,6 @@ class Published:
         return made
 
     def directory(self) -> PublishedDirectory:
-        """What `source` was, with the tensors as they are now."""
+        """`source` with the present tensors."""
         dvae = None if self.dvae is None else self.dvae_names.tensors()
         return dataclasses.replace(self.source, model=self.names.tensors(), dvae=dvae)

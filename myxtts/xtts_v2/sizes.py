@@ -1,4 +1,4 @@
-"""The sizes of published networks that nobody wrote down, and what their training asks for."""
+"""The sizes of published networks that config.json does not have, and the settings of training."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import numpy as np
 from myxtts.config import need
 from myxtts.xtts_v2.config import ModelArgs
 
-CODE_SAMPLES, CODE_RATE = 1024, 22050  # a code lasts so many samples at this rate
+CODE_SAMPLES, CODE_RATE = 1024, 22050  # a code lasts 1,024 samples at this rate
 CROPS = ("same_clip", "other_clip")
 LEFT_OUT = ("last_row", "every_row", "nothing")
 PADDINGS = ("zeros", "mirrored")
@@ -15,13 +15,15 @@ PADDINGS = ("zeros", "mirrored")
 
 @dataclasses.dataclass(frozen=True)
 class SpeakerSizes:
+    """The sizes of the speaker encoder."""
+
     filters: tuple[int, ...] = (32, 64, 128, 256)
     blocks: tuple[int, ...] = (3, 4, 6, 3)
     size: int = 512
 
     @classmethod
     def of(cls, tensors: dict[str, np.ndarray]) -> "SpeakerSizes":
-        """From the shapes in a model.pth, where they are there."""
+        """From the shapes in a model.pth; the published sizes if it lacks these tensors."""
         prefix, filters, blocks = "hifigan_decoder.speaker_encoder.", [], []
         for stage in (1, 2, 3, 4):
             number = 0
@@ -37,13 +39,15 @@ class SpeakerSizes:
 
 @dataclasses.dataclass(frozen=True)
 class HifiGanSizes:
+    """The sizes of the HiFi-GAN."""
+
     inputs: int = 1024
-    width: int = 512  # of the first layer; halved with every one that makes more places
+    width: int = 512  # of the first layer; every upsampling stage halves it
     speaker: int = 512
 
     @classmethod
     def of(cls, tensors: dict[str, np.ndarray]) -> "HifiGanSizes":
-        """From the shapes in a model.pth, where they are there."""
+        """From the shapes in a model.pth; the published sizes if it lacks these tensors."""
         prefix = "hifigan_decoder.waveform_decoder."
         first = tensors.get(f"{prefix}conv_pre.weight", np.empty([512, 1024, 7])).shape
         speaker = tensors.get(f"{prefix}cond_layer.weight", np.empty([512, 512, 1])).shape
@@ -52,14 +56,16 @@ class HifiGanSizes:
 
 @dataclasses.dataclass(frozen=True)
 class DvaeSizes:
+    """The sizes of the DVAE."""
+
     mels: int = 80
-    width: int = 512  # of the outer layers; the inner ones have twice as much
+    width: int = 512  # of the outer layers; the inner ones are twice as wide
     code_size: int = 512
     codes: int = 1024
 
     @classmethod
     def of(cls, tensors: dict[str, np.ndarray]) -> "DvaeSizes":
-        """From the shapes in a dvae.pth, where they are there."""
+        """From the shapes in a dvae.pth; the published sizes if it lacks these tensors."""
         first = tensors.get("encoder.0.0.weight", np.empty([512, 80, 3])).shape
         book = tensors.get("codebook.embed", np.empty([512, 1024])).shape
         return cls(mels=first[1], width=first[0], code_size=book[0], codes=book[1])
@@ -67,19 +73,19 @@ class DvaeSizes:
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """What training asks for. The published trainer's choices are the defaults, its quirks too."""
+    """How the GPT is trained. The defaults are the published trainer's choices, with its quirks."""
 
     text_weight: float = 0.01
     audio_weight: float = 1.0
-    stop_targets: int = 4  # stops that must be foretold after the last code
-    text_stop_seen: bool = False  # whether audio sees the text's stop, as it does in synthesis
+    stop_targets: int = 4  # stops that must be predicted after the last code
+    text_stop_seen: bool = False  # whether the audio attends to the text's stop, as in synthesis
     dropout: float = 0.1
-    # Where the voice is taken from: a crop of the very clip, or of another one of the speaker.
+    # Where the voice comes from: a crop of the same clip, or of another clip of the speaker.
     crop: str = "same_clip"
-    # Codes that are no targets because the crop lets them be heard. The published trainer leaves
-    # out a stretch of the last row of a batch only, and counts it as if a code had 256 samples.
+    # Which codes are not targets because the crop contains them. The published trainer leaves out a
+    # stretch of only the last row of a batch, and counts as if a code had 256 samples.
     left_out: str = "last_row"
-    # What follows a clip in a batch, and a crop: silence that is heard, or the sound mirrored.
+    # What follows a clip in a batch, and a crop: unmasked silence, or the mirrored sound.
     padding: str = "zeros"
 
     def __post_init__(self):
@@ -94,12 +100,12 @@ PUBLISHED_OBJECTIVE = Objective()
 
 @dataclasses.dataclass(frozen=True)
 class SoundObjective:
-    """How the HiFi-GAN is trained. Nothing of it was published for XTTS v2: the weights of the
-    losses are those of the code that people fine-tune it with."""
+    """How the HiFi-GAN is trained. XTTS v2 was published without its training code; the weights of
+    the losses are those of the code that people fine-tune it with."""
 
-    segment_hops: int = 32  # of 256 samples: what is cut out of a clip
+    segment_hops: int = 32  # the length of a segment of a clip, in hops of 256 samples
     critic_width: int = 32  # channels of the discriminators' first layers
-    critics_from_step: int = 0  # before it they learn, and the HiFi-GAN does not hear them
+    critics_from_step: int = 0  # until then they learn, but the HiFi-GAN's loss leaves them out
     mel_weight: float = 45.0
     feature_weight: float = 108.0
 
@@ -111,8 +117,7 @@ class SoundObjective:
 
 @dataclasses.dataclass(frozen=True)
 class PublishedModel:
-    """All that decides which variables the networks of a published model have, and how the GPT is
-    trained."""
+    """The settings of a published model: those that decide its variables, and those of training."""
 
     args: ModelArgs = ModelArgs()
     start_text: int = 261
@@ -122,8 +127,8 @@ class PublishedModel:
     dvae: DvaeSizes = DvaeSizes()
     objective: Objective = Objective()
     sound: SoundObjective = SoundObjective()
-    added_tokens: bool = False  # whether rows were added: they are trained beside adapters
-    adapter_rank: int = 0  # 0: all weights are trained; above, low-rank changes of matrices only
+    added_tokens: bool = False  # whether a language was added; its rows are trained with adapters
+    adapter_rank: int = 0  # 0 trains all weights; a rank trains low-rank changes of matrices
 
     def __post_init__(self):
         need(self.adapter_rank >= 0, "adapter_rank", self.adapter_rank, "0 or more")

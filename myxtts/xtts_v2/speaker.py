@@ -17,7 +17,7 @@ _ATTENTION, _REDUCTION, _ROWS = 128, 8, 8
 
 
 class SpeakerEncoder(keras.Model):
-    """`speaker_encoder(waveform [B, T] at 16,000 Hz) -> unit vectors float32 [B, size]`"""
+    """Encodes a voice: `encoder(waveform [B, T] at 16,000 Hz) -> unit vectors float32 [B, size]`"""
 
     def __init__(self, sizes: SpeakerSizes, names: Names):
         super().__init__(autocast=False)
@@ -74,7 +74,7 @@ class SpeakerEncoder(keras.Model):
         return tf.reshape(x, [tf.shape(x)[0], -1, x.shape[2] * x.shape[3]])
 
     def scores_of(self, x: tf.Tensor) -> tf.Tensor:
-        """How much every channel of every place counts, before the softmax over the places."""
+        """The attention scores of every channel and place, before the softmax over the places."""
         return self.score(self.look_norm(tf.nn.relu(self.look(x)), training=False))
 
 

@@ -59,7 +59,7 @@ class PublishedVocoderStage(PublishedStage):
         super().__init__(at, needed)
         learning = at.config.stage(self.name)
         self.hifigan, self.critics = self.networks["hifigan"], self.helpers["discriminators"]
-        self.hifigan.learn()
+        self.hifigan.prepare_training()
         as_published = {"not_decaying": [], "as_torch": True, "beta_1": _BETA_1}
         self.learners = {
             "hifigan": Learner([self.hifigan], learning, **as_published),
