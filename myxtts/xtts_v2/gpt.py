@@ -126,7 +126,7 @@ class Gpt(keras.Model):
         }
 
     def latents_of(self, latents, text, text_lengths, codes, code_lengths):
-        """The latents of given codes, float32 [B, N, W], as synthesis gives them to the HiFi-GAN."""
+        """The latents of given codes, float32 [B, N, W], as synthesis passes to the HiFi-GAN."""
         text = _stopped(text, text_lengths, self.stop_text, 1)
         _, hidden = self._read(latents, text, text_lengths + 2, codes[:, :-1], code_lengths)
         return _wide(hidden)

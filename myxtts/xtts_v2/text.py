@@ -47,8 +47,8 @@ class Tokens:
         return self.normaliser.written(text, language)
 
     def encode(self, text: str, language: str) -> list[int]:
-        """The ids of a text. Logs a warning if the model lacks some of its tokens, or if the text is
-        longer than the model can safely speak."""
+        """The ids of a text. Logs a warning if the model lacks some of its tokens, or if the text
+        is longer than the model can safely speak."""
         ids, most = self.ids(text, language), longest(language)
         if len(text) > most:
             logging.warning(
