@@ -1,4 +1,4 @@
-"""The host's part of a pipeline on other machines, by TensorFlow's tf.data service.
+"""Runs the host's part of a pipeline on other machines, with TensorFlow's tf.data service.
 
 service     `DataService`, which is given to a strategy, and how it distributes a dataset
 watching    an error if batches stop coming or elements are missing

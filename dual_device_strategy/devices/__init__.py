@@ -1,9 +1,10 @@
-"""The devices: which two there are, how they are configured, how busy and how full they are.
+"""The devices: chooses and configures them; samples how busy and how full they are.
 
 configuring   `configure_devices`: by physical index, before TensorFlow starts
 pair          the pair that a strategy is made for, by logical name
-choosing      which two GPUs, and which of them trains, where the user has not said
-topology      what joins the GPUs of a machine
+several       lists of data devices and model devices
+choosing      chooses the two GPUs, and which one trains, if the user does not
+topology      the links between the GPUs of a machine
 use           samples of the devices' work and memory
 names         short names, and the GPU behind a name
 """

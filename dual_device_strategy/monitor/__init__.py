@@ -1,6 +1,6 @@
-"""Watching a training run: step times, waiting, slots, devices and memory.
+"""Watches a training run: step times, waiting, slots, devices and memory.
 
-monitor          `Monitor`, which the other modules serve
+monitor          `Monitor`; it uses the other modules
 keras_callback   the same for `model.fit`
 step_times       figures about steps
 arrivals         how many batches are READY

@@ -1,5 +1,6 @@
-"""Proves a set-up: `python -m dual_device_strategy.validate --data_gpu=0 --model_gpu=1`.
+"""Checks a set-up: `python -m dual_device_strategy.validate --data_gpu=1 --model_gpu=0`.
 
-Five sections, each one module with a `check(report, ...)`: prerequisites, configuration,
-placement, transfer, pipeline.  `__main__.py` runs them in this order.
+There are five sections: prerequisites, configuration, placement, transfer, pipeline.  Each is a
+module with a `check(report, ...)`; `__main__.py` runs them in this order.  `several.py` is the
+section for more than two devices; `on_hardware.py` and hardware_*.py are `--on_hardware`.
 """

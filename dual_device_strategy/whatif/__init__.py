@@ -1,4 +1,4 @@
-"""How long a step would take with other settings, devices or machines.
+"""Predicts how long a step would take with other settings, devices or machines.
 
 pipeline   `predict`: one pair, simulated batch by batch, for slots, batch sizes, bandwidth, jitter
 layouts    `layouts`: which devices of one machine prepare, which train, and with which rows
