@@ -106,7 +106,8 @@ class WeightNormConv1D(keras.layers.Layer):
     """A convolution whose weight is kept as length and direction: `gain * direction / |direction|`
     for every output channel; for every input channel where it is `transposed`.
 
-    A transposed one returns `rate` places for every input place.
+    A transposed one returns `rate` places for every input place, another one a place for every
+    `stride`. With `groups`, a channel sees only the channels of its group.
     """
 
     def __init__(
@@ -118,9 +119,14 @@ class WeightNormConv1D(keras.layers.Layer):
         *,
         dilation: int = 1,
         rate: int | None = None,
+        stride: int = 1,
+        groups: int = 1,
+        gain: float = 1.0,
     ):
         super().__init__()
         self.size, self.dilation, self.rate, self.outputs = size, dilation, rate, outputs
+        self.stride, self.groups = stride, groups
+        inputs //= groups
         self.avoids_dilation = False  # see `HifiGan.prepare_training`
         shape = (size, inputs, outputs) if rate is None else (size, outputs, inputs)
         draw = keras.initializers.RandomNormal(stddev=0.5 / math.sqrt(size * inputs))
@@ -128,7 +134,9 @@ class WeightNormConv1D(keras.layers.Layer):
         self.direction = self.add_weight(
             shape=shape, initializer=names.initializer(draw), autocast=False
         )
-        self.gain = self.add_weight(shape=shape[2:], initializer="ones", autocast=False)
+        self.gain = self.add_weight(
+            shape=shape[2:], initializer=keras.initializers.Constant(gain), autocast=False
+        )
         self.bias = self.add_weight(shape=(outputs,), initializer="zeros")
         names.add("parametrizations.weight.original0", self.gain, ones=2)
         names.add("parametrizations.weight.original1", self.direction, axes=(2, 1, 0))
@@ -149,6 +157,17 @@ class WeightNormConv1D(keras.layers.Layer):
         return x[:, crop : crop + steps * self.rate] + self.bias
 
     def _convolved(self, x, kernel):
+        if self.groups > 1:
+            # TensorFlow has no gradient of grouped convolutions on CPUs without oneDNN.
+            x = tf.signal.frame(x, self.size, self.stride, axis=1)
+            steps = tf.shape(x)[:2]
+            x = tf.reshape(x, [*tf.unstack(steps), self.size, self.groups, kernel.shape[1]])
+            kernel = tf.reshape(kernel, [*kernel.shape[:2], self.groups, -1])
+            return tf.reshape(
+                tf.einsum("btkgi,kigo->btgo", x, kernel), [*tf.unstack(steps), self.outputs]
+            )
+        if self.stride > 1:
+            return tf.nn.conv1d(x, kernel, self.stride, "VALID")
         if self.dilation == 1 or not self.avoids_dilation:
             return tf.nn.conv1d(x, kernel, 1, "VALID", dilations=self.dilation)
 

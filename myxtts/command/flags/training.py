@@ -120,8 +120,8 @@ FINE_TUNING = (
     ),
     Flag(
         "critic_width", "whole", SoundObjective.critic_width,
-        "Channels of the first layers of the HiFi-GAN's discriminators.",
-        when="64 for hours of speech.",
+        "Channels of the first layers of the HiFi-GAN's discriminators; published: 32.",
+        when="16 where --stage=vocoder runs out of memory.",
         sets="sound.critic_width", unit="CHANNELS",
     ),
     Flag(

@@ -7,8 +7,6 @@ import tensorflow as tf
 
 from myxtts.config import AudioConfig
 from myxtts.model import vocoder_losses
-from myxtts.model.config import VocoderConfig
-from myxtts.model.discriminators import Discriminators
 from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
 from myxtts.training.segments import random_segment, segment_at
@@ -16,6 +14,7 @@ from myxtts.training.stages.base import ClipMemory
 from myxtts.training.stages.published import ClipSizes, PublishedStage, maker
 from myxtts.xtts_v2 import mels
 from myxtts.xtts_v2.clips import mirrored
+from myxtts.xtts_v2.discriminators import Discriminators
 from myxtts.xtts_v2.hifigan import HOP, SAMPLE_RATE, HifiGan
 from myxtts.xtts_v2.networks import make_hifigan, make_speaker
 from myxtts.xtts_v2.resampling import resampled
@@ -78,8 +77,7 @@ class PublishedVocoderStage(PublishedStage):
 
     @classmethod
     def make_helpers(cls, model):
-        width = model.xtts_v2.sound.critic_width
-        return {"discriminators": Discriminators(VocoderConfig(discriminator_width=width))}
+        return {"discriminators": Discriminators(model.xtts_v2.sound.critic_width)}
 
     @classmethod
     def width(cls, model):

@@ -8,12 +8,17 @@ import tensorflow as tf
 from myxtts.model.config import VocoderConfig
 from myxtts.model.discriminators import PERIODS, RESOLUTIONS, Discriminators
 from myxtts.model.vocoder_losses import adversarial_loss, discriminator_loss, feature_loss
+from myxtts.xtts_v2 import discriminators as published
+
+
+def ours():
+    return Discriminators(VocoderConfig(discriminator_width=4))
 
 
 @pytest.fixture
 def judges():
     keras.utils.set_random_seed(1)
-    return Discriminators(VocoderConfig(discriminator_width=4))
+    return ours()
 
 
 def test_every_member_judges_and_shows_its_features(judges):
@@ -44,13 +49,16 @@ def test_feature_loss_does_not_move_the_features_of_recorded_speech():
     assert of_real is None and np.all(of_made.numpy() == 0.5)
 
 
-def test_they_learn_to_tell_a_tone_from_noise(judges):
+@pytest.mark.parametrize("make", [ours, lambda: published.Discriminators(width=4)])
+def test_they_learn_to_tell_a_tone_from_noise(make):
+    keras.utils.set_random_seed(1)
+    judges = make()
     device = "GPU:1" if tf.config.list_logical_devices("GPU") else "CPU:0"
     phase = tf.random.stateless_uniform([2, 1], [1, 1], 0, 6.28)
     tone = tf.sin(phase + 0.1 * tf.range(2048, dtype=tf.float32)[None])
     noise = tf.random.stateless_normal([2, 2048], [1, 2])
     with tf.device(device):
-        twin = Discriminators(VocoderConfig(discriminator_width=4))
+        twin = make()
         twin.set_weights(judges.get_weights())
         optimizer = keras.optimizers.Adam(4e-3)
         optimizer.build(twin.trainable_variables)
