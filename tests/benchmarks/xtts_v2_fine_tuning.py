@@ -2,13 +2,13 @@
 
     python tests/benchmarks/xtts_v2_fine_tuning.py --out=DIR
 
-By default it trains for 17.5 minutes, beside those for speech, judges and sentences; two quiet
-cores are wanted. A reduced model of random weights learns a language of twelve words from five
-espeak-ng voices (DVAE, GPT, HiFi-GAN), is exported, and is fine-tuned from that export on a sixth
-voice: the GPT's weights, adapters, and every stage. Prints before and after: held-out audio loss of
-the new and of the old voices, and how sentences sound that it says in the new voice: the share of
-letters that are heard otherwise, and the likeness to the voice's recordings, by its HiFi-GAN and by
-Griffin-Lim from what its DVAE makes of the codes.
+A reduced model of random weights learns a language of twelve words from five espeak-ng voices
+(DVAE, GPT, HiFi-GAN), is exported, and is fine-tuned from that export on a sixth voice: the GPT's
+weights, adapters, and every stage. Prints before and after: held-out audio loss of the new and of
+the old voices, and how sentences sound that it says in the new voice: the share of letters that are
+heard otherwise, and the likeness to the voice's recordings, by its HiFi-GAN and by Griffin-Lim from
+what its DVAE makes of the codes. All training is counted in steps, so a loaded machine takes longer
+and finds the same. `--base=DIR`, the --out of an earlier run, fine-tunes its base model again.
 """
 
 import dataclasses
@@ -20,12 +20,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import keras
-import librosa
 import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from myxtts.config import BatchConfig, Speaking
+from myxtts.config import BatchConfig
 from myxtts.corpus.manifest import Corpus
 from myxtts.export import export_published
 from myxtts.training.config import TrainConfig
@@ -37,18 +36,15 @@ from myxtts.training.start import start_of
 from myxtts.training.trainer import Trainer
 from myxtts.xtts_v2 import mels
 from myxtts.xtts_v2.clips import at_mel_rate
-from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.dvae import Dvae
 from myxtts.xtts_v2.names import Names
-from myxtts.xtts_v2.networks import make_dvae, read_published
 from myxtts.xtts_v2.sizes import DvaeSizes, SoundObjective
-from myxtts.xtts_v2.voice import PublishedVoice
 from tests.benchmarks.few_words import Judges, corpora, recordings
+from tests.benchmarks.published_speaker import RATE, Speaker
 from tests.published_start import make_start
 
-_RATE = 24000
-_DVAE = DvaeSizes(width=64, code_size=32, codes=128)
-_SOUND = SoundObjective(critic_width=4, critics_from_step=10**6)
+_DVAE = DvaeSizes(width=64, code_size=32, codes=256)
+_SOUND = SoundObjective(critic_width=1, critics_from_step=10**6)
 HELD_OUT, SENTENCES = 0.2, 24
 
 
@@ -56,17 +52,17 @@ def mel_batches(corpus: Corpus, seconds: float):
     """Waveforms at 22,050 Hz, cut to a length, without end."""
     import soundfile
 
-    chance, size = np.random.default_rng(0), round(seconds * _RATE)
+    chance, size = np.random.default_rng(0), round(seconds * RATE)
     while True:
         rows = []
         for clip in chance.choice(np.flatnonzero(corpus.samples > size), 16):
             first = chance.integers(corpus.samples[clip] - size)
             rows.append(soundfile.read(corpus.paths[clip], size, first, dtype="int16")[0])
         lengths = tf.constant([size] * len(rows))
-        yield at_mel_rate(tf.constant(np.stack(rows)), lengths, _RATE)[0]
+        yield at_mel_rate(tf.constant(np.stack(rows)), lengths, RATE)[0]
 
 
-def trained_dvae(corpus: Corpus, minutes: float) -> tuple[dict, np.ndarray, float]:
+def trained_dvae(corpus: Corpus, steps: int) -> tuple[dict, np.ndarray, float]:
     """Tensors of a DVAE, the mel_stats, and the last loss. Its codebook begins with what it makes
     of speech, which the stage for published ones need not do."""
     batches = mel_batches(corpus, 0.6)
@@ -93,19 +89,22 @@ def trained_dvae(corpus: Corpus, minutes: float) -> tuple[dict, np.ndarray, floa
         optimizer.apply(tape.gradient(made["loss"], [w.value for w in weights]), weights)
         return made["losses"]["reconstruction"]
 
-    end, loss = time.monotonic() + 60 * minutes, None
-    while time.monotonic() < end:
-        loss = float(step(next(batches)))
-    return names.tensors(), stats, loss
+    for number in range(steps):
+        optimizer.learning_rate = 2e-3 * (1 - number / steps)
+        loss = step(next(batches))
+    return names.tensors(), stats, float(loss)
 
 
-def settings(model, rates: dict[str, float], minutes: float | None, rank=0, **objective):
-    """`rates` by stage; what is left out has its usual one."""
-    usual = stages_of("xtts_v2").items()
-    stages = {
-        name: dataclasses.replace(stage.learning, learning_rate=rates.get(name, 1e-5))
-        for name, stage in usual
-    }
+def settings(model, lessons: dict[str, tuple[float, int]], anew=False, rank=0, **objective):
+    """`lessons`: rate and steps by stage. `anew`: from random weights."""
+    stages = {}
+    for name, stage in stages_of("xtts_v2").items():
+        rate, steps = lessons.get(name, (1e-5, 1))
+        stages[name] = dataclasses.replace(stage.learning, learning_rate=rate, share=steps)
+        if anew:
+            stages[name] = dataclasses.replace(
+                stages[name], schedule="cosine", warm_up_steps=min(50, steps // 4), clip_norm=1.0
+            )
     published = dataclasses.replace(
         model.xtts_v2,
         adapter_rank=rank,
@@ -116,11 +115,11 @@ def settings(model, rates: dict[str, float], minutes: float | None, rank=0, **ob
         model=dataclasses.replace(model, xtts_v2=published),
         batches=BatchConfig(batch_size=16, buckets=3, conditioning_seconds=(1.0, 2.0)),
         stages=stages,
-        max_minutes=minutes,
+        max_steps=sum(steps for _, steps in lessons.values()) or 1,
         precision="float32",
         steps_per_call=5,
         log_steps=20,
-        evaluate_steps=100,
+        evaluate_steps=50,
         evaluation_clips=32,
         sample_steps=10**6,
         checkpoint_steps=10**6,
@@ -128,12 +127,12 @@ def settings(model, rates: dict[str, float], minutes: float | None, rank=0, **ob
 
 
 def tuned(
-    place: Path, start, corpus: Corpus, rates: dict[str, float], minutes: float, **options
+    place: Path, start, corpus: Corpus, lessons: dict[str, tuple[float, int]], **options
 ) -> dict:
-    """The results of a run over the stages in `rates`, which is exported beside it."""
+    """The results of a run over the stages in `lessons`, which is exported beside it."""
     training, held_out = corpus.split(HELD_OUT)
     made = Trainer(
-        settings(start.model, rates, minutes, **options),
+        settings(start.model, lessons, **options),
         run_dir=place,
         corpus=training,
         validation=held_out,
@@ -143,7 +142,7 @@ def tuned(
         monitor=False,
         progress=False,
     )
-    results = made.run(list(rates)).stages
+    results = made.run(list(lessons)).stages
     export_published(place, f"{place}-export", [])
     for stage, result in results.items():
         print(f"{place.name}: {stage}, {result['steps']} steps, {result['held_out']}", flush=True)
@@ -154,7 +153,7 @@ def held_out_loss(directory: Path, corpus: Corpus, place: Path) -> float:
     """Of the clips that `tuned` holds out of a corpus."""
     start, run = start_of(directory), RunDirectory(place)
     start.leave(run)
-    config = settings(start.model, {}, 1.0)
+    config = settings(start.model, {})
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     with strategy.scope():
         at = Surroundings(config, run, len(start.vocabulary))
@@ -167,43 +166,20 @@ def held_out_loss(directory: Path, corpus: Corpus, place: Path) -> float:
     return loop.evaluate(batches, data.plan.batches_per_epoch)["audio_loss"]
 
 
-class Speaker:
-    """Says texts in the voice of a clip: by the HiFi-GAN, and by Griffin-Lim from the codes."""
-
-    def __init__(self, directory: Path, reference: np.ndarray):
-        source = PublishedDirectory.open(directory)
-        self.voice = PublishedVoice.of(source)
-        self._cloned = self.voice.clone([reference])
-        self._dvae = make_dvae(source.sizes(), Names(drawn=False))
-        read_published(self._dvae, source)
-        self._stats = np.asarray(source.mel_stats)
-        self._bins = np.linalg.pinv(mels._filters(mels.RATE, mels.DVAE_FFT, 80, "slaney"))
-
-    @property
-    def speaking(self) -> Speaking:
-        return dataclasses.replace(self.voice.speaking, temperature=0.5, repetition_penalty=1.0)
-
-    def say(self, text: str, speaking: Speaking, plain: bool = True) -> tuple:
-        """`(by HiFi-GAN at 24,000 Hz, by Griffin-Lim at 22,050 Hz, whether it ended)`"""
-        gpt, hifigan = self.voice.networks.gpt, self.voice.networks.hifigan
-        ids = self.voice.tokens.encode(text, "en")
-        most = gpt.max_codes
-        codes, latents, _ = next(self.voice.codes(ids, self._cloned, speaking, most, most))
-        count = latents.shape[1]
-        hops = int(hifigan.hops(count))
-        sound = self.voice.sound(latents, self._cloned.speaker, count, 0, hops)
-        ended = int(codes[-1]) == gpt.stop_code
-        return sound, self._plain(codes[:-1] if ended else codes) if plain else None, ended
-
-    def _plain(self, codes):
-        codes = tf.minimum(codes, _DVAE.codes - 1)
-        if not len(codes):
-            return np.zeros(mels.RATE // 10, np.float32)
-        mel = self._dvae.mel_of(codes[None])[0].numpy()
-        power = np.maximum(np.exp(mel * self._stats) @ self._bins, 1e-10)
-        return librosa.griffinlim(
-            np.sqrt(power.T), n_iter=32, hop_length=256, n_fft=1024, random_state=0
-        )
+def make_base(place: Path, old: Corpus, say) -> None:
+    """Trains DVAE, GPT and HiFi-GAN on the old voices."""
+    given, gpt = flags.FLAGS, place / "base-gpt"
+    dvae, stats, loss = trained_dvae(old, given.dvae_steps)
+    say(f"DVAE: reconstruction {loss:.4f} of mels of mean square about 1")
+    first = make_start(
+        place / "first", layers=4, width=192, dvae=_DVAE, hifigan_width=64, mel_stats=stats
+    )
+    dataclasses.replace(first, dvae=dvae).write(place / "start")
+    lesson = {"gpt": (1e-3, given.base_steps)}
+    tuned(gpt, start_of(place / "start"), old, lesson, anew=True)
+    lesson = {"vocoder": (2e-3, given.sound_steps)}
+    tuned(place / "base", start_of(f"{gpt}-export"), old, lesson, anew=True)
+    say("base trained")
 
 
 def main(_) -> None:
@@ -213,43 +189,41 @@ def main(_) -> None:
     def say(text):
         print(f"[{(time.monotonic() - began) / 60:4.1f} min] {text}", flush=True)
 
-    old, new = corpora(place, voices=6, minutes=given.speech_minutes)
+    base_place = Path(os.path.abspath(given.base)) if given.base else place
+    old, new = corpora(base_place, given.voices, minutes=given.speech_minutes)
     say(f"{old.hours * 60:.1f} minutes of old voices, {new.hours * 60:.1f} of the new one")
     judges = Judges(Path(given.judges or place / "judges"))
-    say("judges trained")
-    dvae, stats, loss = trained_dvae(old, given.dvae_minutes)
-    say(f"DVAE: reconstruction {loss:.4f} of mels of mean square about 1")
-    first = make_start(
-        place / "first", layers=4, width=192, dvae=_DVAE, hifigan_width=64, mel_stats=stats
-    )
-    dataclasses.replace(first, dvae=dvae).write(place / "start")
-    gpt, base = place / "base-gpt", place / "base"
-    tuned(gpt, start_of(place / "start"), old, {"gpt": 1e-3}, given.base_minutes)
-    start = start_of(f"{gpt}-export")
-    tuned(base, start, old, {"vocoder": 2e-3}, given.sound_minutes)
-    say("base trained")
-    start, minutes = start_of(f"{base}-export"), given.tune_minutes
-    every = {"tokenizer": 1e-4, "gpt": 2e-4, "vocoder": 5e-4}
-    tuned(place / "all", start, new, {"gpt": 2e-4}, minutes)
-    tuned(place / "adapters", start, new, {"gpt": 2e-3}, minutes, rank=8)
-    tuned(place / "every", start, new, every, 2 * minutes)
+    base = base_place / "base-export"
+    if not given.base:
+        make_base(place, old, say)
+    start, steps = start_of(base), given.tune_steps
+    every = {"tokenizer": (1e-4, steps), "gpt": (2e-4, steps), "vocoder": (5e-4, steps)}
+    tuned(place / "all", start, new, {"gpt": (2e-4, steps)})
+    tuned(place / "adapters", start, new, {"gpt": (2e-3, steps)}, rank=8)
+    tuned(place / "every", start, new, every)
     say("fine-tuned")
     held_out = new.split(HELD_OUT)[1]
     held_out = held_out.subset(np.arange(min(SENTENCES, len(held_out))))
-    recorded, texts = recordings(held_out, _RATE), list(held_out.texts)
+    recorded, texts = recordings(held_out, RATE), list(held_out.texts)
     # The reference is a clip to train on; the likeness is to clips of neither.
     chosen = new.split(HELD_OUT)[0]
-    reference = recordings(chosen.subset(np.array([int(chosen.samples.argmax())])), _RATE)[0]
-    error = judges.character_error(recorded, _RATE, texts)
-    others = recordings(old.subset(np.arange(0, len(old), max(1, len(old) // 24))), _RATE)
+    reference = recordings(chosen.subset(np.array([int(chosen.samples.argmax())])), RATE)[0]
+    error = judges.character_error(recorded, RATE, texts)
+    others = recordings(old.subset(np.arange(0, len(old), max(1, len(old) // 24))), RATE)
     print(
         f"recordings of the new voice: error {error:.3f}, likeness "
-        f"{judges.likeness(recorded, _RATE, recorded, _RATE):.3f}; recordings of old voices: "
-        f"likeness {judges.likeness(others, _RATE, recorded, _RATE):.3f}"
+        f"{judges.likeness(recorded, RATE, recorded, RATE):.3f}; recordings of old voices: "
+        f"likeness {judges.likeness(others, RATE, recorded, RATE):.3f}"
+    )
+    coder = Speaker(base, reference)
+    kept = [coder.coded(waveform) for waveform in recorded]
+    print(
+        f"by way of the base's codes: error {judges.character_error(kept, mels.RATE, texts):.3f}, "
+        f"likeness {judges.likeness(kept, mels.RATE, recorded, RATE):.3f}"
     )
     print(f"{'':<12} loss:new  old   HiFi-GAN: error likeness Griffin-Lim: error likeness  ends")
     for name in ("base", "all", "adapters", "every"):
-        directory = Path(f"{place / name}-export")
+        directory = base if name == "base" else Path(f"{place / name}-export")
         losses = [
             held_out_loss(directory, corpus, place / f"judged-{name}-{i}")
             for i, corpus in enumerate((new, old))
@@ -257,10 +231,10 @@ def main(_) -> None:
         speaker = Speaker(directory, reference)
         said = [speaker.say(text, speaker.speaking) for text in texts]
         cells = []
-        for way, rate in ((0, _RATE), (1, mels.RATE)):
+        for way, rate in ((0, RATE), (1, mels.RATE)):
             waveforms = [one[way] for one in said]
             cells.append(judges.character_error(waveforms, rate, texts))
-            cells.append(judges.likeness(waveforms, rate, recorded, _RATE))
+            cells.append(judges.likeness(waveforms, rate, recorded, RATE))
         ends = np.mean([one[2] for one in said])
         print(
             f"{name:<12} {losses[0]:.4f} {losses[1]:.4f}  {cells[0]:15.3f} {cells[1]:8.3f} "
@@ -273,9 +247,11 @@ def main(_) -> None:
 if __name__ == "__main__":
     flags.DEFINE_string("out", None, "New directory for everything.", required=True)
     flags.DEFINE_string("judges", None, "Where judges are kept; default: below --out.")
-    flags.DEFINE_float("speech_minutes", 24.0, "Of all six voices.")
-    flags.DEFINE_float("dvae_minutes", 1.5, "To train the DVAE.")
-    flags.DEFINE_float("base_minutes", 6.0, "To train the GPT from nothing.")
-    flags.DEFINE_float("sound_minutes", 4.0, "To train the HiFi-GAN from nothing.")
-    flags.DEFINE_float("tune_minutes", 1.5, "For each fine-tuning; twice that for all stages.")
+    flags.DEFINE_string("base", None, "--out of an earlier run, whose base is fine-tuned.")
+    flags.DEFINE_integer("voices", 6, "The last one is the new voice.")
+    flags.DEFINE_float("speech_minutes", 24.0, "Of all voices.")
+    flags.DEFINE_integer("dvae_steps", 1500, "To train the DVAE.")
+    flags.DEFINE_integer("base_steps", 700, "To train the GPT from nothing.")
+    flags.DEFINE_integer("sound_steps", 400, "To train the HiFi-GAN from nothing.")
+    flags.DEFINE_integer("tune_steps", 120, "For each stage that is fine-tuned.")
     app.run(main)

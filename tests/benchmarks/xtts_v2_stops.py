@@ -20,7 +20,8 @@ from absl import app, flags
 
 from myxtts.training.start import start_of
 from tests.benchmarks.few_words import corpora, recordings
-from tests.benchmarks.xtts_v2_fine_tuning import Speaker, tuned
+from tests.benchmarks.published_speaker import RATE, Speaker
+from tests.benchmarks.xtts_v2_fine_tuning import tuned
 
 _OPTIONS = {
     "as published": {},
@@ -29,13 +30,13 @@ _OPTIONS = {
     "--stop_targets=1 --text_stop_seen": {"stop_targets": 1, "text_stop_seen": True},
     "--padding=mirrored": {"padding": "mirrored"},
 }
-_RATE, _QUIET, _MORE = 24000, 0.02, 0.3
+_QUIET, _MORE = 0.02, 0.3
 
 
 def seconds(waveform: np.ndarray) -> float:
     """Until the last sample that is heard."""
     loud = np.flatnonzero(np.abs(waveform) > _QUIET * max(1e-3, np.abs(waveform).max()))
-    return (loud[-1] + 1) / _RATE if len(loud) else 0.0
+    return (loud[-1] + 1) / RATE if len(loud) else 0.0
 
 
 def going_on(directory: Path, texts: dict[str, float], reference, draws: int) -> tuple[float, ...]:
@@ -56,22 +57,22 @@ def going_on(directory: Path, texts: dict[str, float], reference, draws: int) ->
 def main(_) -> None:
     given = flags.FLAGS
     loop, place = Path(os.path.abspath(given.loop)), Path(os.path.abspath(given.out))
-    old, new = corpora(loop, voices=6, minutes=given.speech_minutes)
+    old, new = corpora(loop, given.voices, minutes=given.speech_minutes)
     texts: dict[str, float] = {}
     for corpus in (old, new):
         short = np.flatnonzero([text.count(" ") < 3 for text in corpus.texts])
         few = corpus.subset(short)
-        for text, clip in zip(few.texts, recordings(few, _RATE), strict=True):
+        for text, clip in zip(few.texts, recordings(few, RATE), strict=True):
             texts[text] = max(texts.get(text, 0.0), seconds(clip))
     chosen = sorted(texts)[:: max(1, len(texts) // given.sentences)][: given.sentences]
     texts = {text: texts[text] for text in chosen}
-    reference = recordings(new.subset(np.array([int(new.samples.argmax())])), _RATE)[0]
+    reference = recordings(new.subset(np.array([int(new.samples.argmax())])), RATE)[0]
     base = Path(f"{loop / 'base'}-export")
     print(f"{len(texts)} sentences, {given.draws} times: goes on, never ends, median seconds more")
     rows = [("before", base)]
     for number, (name, objective) in enumerate(_OPTIONS.items()):
         run = place / f"stop{number}"
-        tuned(run, start_of(base), new, {"gpt": 2e-4}, given.minutes, **objective)
+        tuned(run, start_of(base), new, {"gpt": (2e-4, given.steps)}, **objective)
         rows.append((name, Path(f"{run}-export")))
     for name, directory in rows:
         found = going_on(directory, texts, reference, given.draws)
@@ -81,8 +82,9 @@ def main(_) -> None:
 if __name__ == "__main__":
     flags.DEFINE_string("loop", None, "--out of xtts_v2_fine_tuning.py.", required=True)
     flags.DEFINE_string("out", None, "New directory.", required=True)
+    flags.DEFINE_integer("voices", 6, "Those of the loop.")
     flags.DEFINE_float("speech_minutes", 24.0, "Those of the loop.")
-    flags.DEFINE_float("minutes", 1.0, "Of each fine-tuning.")
+    flags.DEFINE_integer("steps", 120, "Of each fine-tuning.")
     flags.DEFINE_integer("sentences", 30, "Short sentences.")
     flags.DEFINE_integer("draws", 2, "Draws of each sentence.")
     app.run(main)
