@@ -103,9 +103,9 @@ class SoundObjective:
     """How the HiFi-GAN is trained. XTTS v2 was published without its training code; the weights of
     the losses are those of the code that people fine-tune it with."""
 
-    segment_hops: int = 32  # of 256 samples: what is cut out of a clip
+    segment_hops: int = 32  # the length of a segment of a clip, in hops of 256 samples
     critic_width: int = 32  # of the discriminators, see there
-    critics_from_step: int = 0  # before it they learn, and the HiFi-GAN does not hear them
+    critics_from_step: int = 0  # until then they learn, but the HiFi-GAN's loss leaves them out
     mel_weight: float = 45.0
     feature_weight: float = 108.0
 
