@@ -1,4 +1,10 @@
-"""Prepare batches on one device while another one trains."""
+"""Prepares batches on one device while another one trains.
+
+    strategy = DataModelSplitStrategy(configure_devices())
+    dataset = dataset.apply(on_data_device(extract_features))     # instead of .map(...)
+    for batch in strategy.experimental_distribute_dataset(dataset):
+        strategy.run(train_step, args=(batch,))
+"""
 
 from dual_device_strategy import emulation
 from dual_device_strategy.checkpoints.mid_epoch_backup import MidEpochBackup

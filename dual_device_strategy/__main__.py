@@ -1,6 +1,6 @@
 """Commands of dual_device_strategy:
 
-  validate   proves a set-up: driver, devices, placement, transfers, overlap
+  validate   checks a set-up: driver, devices, placement, transfers, overlap
   profile    shows where the time of a training step goes
   compare    runs the same work under this strategy and under others
   whatif     computes which devices should prepare and which train, up to many machines

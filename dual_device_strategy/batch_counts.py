@@ -14,16 +14,16 @@ class BatchCounts:
     """Counts of one dataset's batches on their way, in variables on the host."""
 
     started: tf.Variable  # batches asked of the host pipeline
-    ended: tf.Variable  # whether the host pipeline has said that it has no more
+    ended: tf.Variable  # whether the host pipeline has reached its end
     arrived: tf.Variable  # batches that reached the model device
     # When a batch was asked of the host pipeline, and when it arrived, in seconds since the epoch;
     # batch i is at place i % 256, so these are the latest 256.
     asked: tf.Variable
     times: tf.Variable
     host_seconds: tf.Variable  # how long the data device has waited for the host pipeline
-    # Each costs time of the host's cores while a step is being started, so it must be asked for.
-    sees_end: bool  # whether `ended` is set: some 0.1 ms a batch on the emulated pair
-    notes_asked: bool  # whether `started` and `asked` are
+    # Both cost time on the host's cores while a step is being started, so they are off by default.
+    sees_end: bool  # whether `ended` is set; about 0.1 ms a batch on the emulated pair
+    notes_asked: bool  # whether `started` and `asked` are set
 
     @classmethod
     def on(cls, host: str, sees_end: bool = False, notes_asked: bool = False) -> "BatchCounts":
@@ -42,7 +42,7 @@ class BatchCounts:
     def get_next_counted(self, iterator, types, shapes) -> list[tf.Tensor]:
         """The host iterator's next flat element; notes that it was asked, and its end.
 
-        With as few ops as can be.
+        It uses as few ops as possible.
         """
         asked = first = tf.timestamp()
         if self.notes_asked:
@@ -79,22 +79,22 @@ class BatchCounts:
     def count_arrival(self) -> None:
         """Counts a batch that has arrived; to be called on the host.
 
-        Should two copies end within some 50 us, one of their times may be lost, but not the count.
+        If two copies end within about 50 us, one of their times may be lost, but not the count.
         """
         noted = self.times.scatter_update(tf.IndexedSlices(tf.timestamp(), self.arrived % 256))
         with tf.control_dependencies([noted]):
             self.arrived.assign_add(1, read_value=False)
 
     def count_arrival_of(self, flat: list[tf.Tensor]) -> None:
-        """Counts when `flat` is there: when the call that brought it is done.
+        """Counts when `flat` is there, that is, when the call that brought it is done.
 
-        Without looking at the tensors themselves.  Any op on them is work for their device, which
-        does it after the running step and before its result is read.
+        It uses no op on the tensors themselves.  Their device would run such an op after the
+        running step, before the step's result is read.
         """
 
         def count():
             self.count_arrival()
-            return self.arrived.handle  # something it has to return, and this is not copied
+            return self.arrived.handle  # it must return something, and this is not copied
 
         with tf.control_dependencies(flat):
             self._call_on_host(count)
@@ -109,7 +109,7 @@ class BatchCounts:
         self._call_on_host(note)
 
     def _call_on_host(self, function: Callable) -> None:
-        """Called remotely, because a generator's function has only one device."""
+        """Calls a function on the host; remotely, as a generator's function has only one device."""
         device = self.arrived.device
         with tf.init_scope(), tf.device(compat.host_of(device)):
             target = tf.constant(device)
@@ -119,7 +119,7 @@ class BatchCounts:
         )
 
     def now(self) -> tuple[int, int]:
-        """How many batches were asked of the host pipeline, and have arrived, until now."""
+        """How many batches the host pipeline was asked for so far, and how many have arrived."""
         return int(self.started), self.arrived_now()
 
     def arrivals(self, since: tuple[int, int]) -> Callable[[], int]:
@@ -127,14 +127,14 @@ class BatchCounts:
         return lambda: self.arrived_now() - since[1]
 
     def arrived_now(self) -> int:
-        # Not int(variable), which takes half as long again, between two steps.
+        # This runs between two steps; int(variable) would take half as long again.
         return int(tf.raw_ops.ReadVariableOp(resource=self.arrived.handle, dtype=tf.int64))
 
     def wait_until(self, ready: int, since: tuple[int, int], patience: float = 2.0) -> None:
-        """Returns when `ready` batches have arrived since then, or all there are.
+        """Returns when `ready` batches have arrived since `before`, or all that there are.
 
-        A batch that failed occupies a slot but never arrives; its error is for its consumer.
-        So when the host was asked for one more than fit, waiting ends after `patience` seconds.
+        A batch that failed occupies a slot but never arrives; its consumer gets the error.  So once
+        the host was asked for one batch more than fit, waiting ends within `patience` seconds.
         """
         started_before, arrived_before = since
         deadline = None

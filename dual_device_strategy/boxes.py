@@ -2,7 +2,7 @@
 
 A box is a variable on the batch's device that holds the batch's tensors.  Its handle is a scalar in
 host memory, so an ordinary tf.data pipeline on the host can hold, order and pass on batches that
-never leave their devices.  Nothing names a box; when the last handle of it is gone, so is it.
+never leave their devices.  A box has no name; it is freed with its last handle.
 
 Boxing and unboxing pass pointers: no bytes are copied, and no work is queued on the device.
 """
@@ -36,16 +36,17 @@ def unboxed(handle: tf.Tensor, specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor
 
 
 def sealed(handle: tf.Tensor) -> tf.Tensor:
-    """A handle that may be used by a device of a tf.function other than the handle's own.
+    """A handle that any device of a tf.function may use, not only the handle's own.
 
-    In a graph an op must be where its resources come from, so a handle cannot go from an iterator
-    on the host to the device of its box.  Sealed in an optional it can: only the seal is copied.
+    In a graph, TensorFlow places an op where its resources come from.  So a handle cannot go from
+    an iterator on the host to the device of its box.  Sealed in an optional it can: only the seal
+    is copied.
     """
     return tf.raw_ops.OptionalFromValue(components=[handle])
 
 
 def unsealed(seal: tf.Tensor, specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
-    """The tensors of a sealed box, to be called on the box's own device."""
+    """The tensors of a sealed box; call it on the box's own device."""
     (handle,) = tf.raw_ops.OptionalGetValue(
         optional=seal, output_types=[tf.resource], output_shapes=[[]]
     )

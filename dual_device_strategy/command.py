@@ -1,4 +1,4 @@
-"""What the commands of this package share: device flags, mistakes in one sentence, output files."""
+"""Shared by the commands of this package: device flags, errors in one sentence, output files."""
 
 import contextlib
 import sys
@@ -100,14 +100,14 @@ def run(
 ) -> None:
     """Parses the flags and runs `main`; --help and mistakes end the program here.
 
-    The help is that of the module in which `main` is: its docstring and its key flags, to which it
-    adopts the device flags by `flags.adopt_module_key_flags(command)`.  It logs at INFO, unless
-    --verbosity says otherwise.
+    The help comes from `main`'s module: its docstring and its key flags.  The module adds the
+    device flags to them with `flags.adopt_module_key_flags(command)`.  The program logs at INFO
+    unless --verbosity is given.
 
     Args:
-      main: gets the program's name and what is no flag.
-      arguments: whether it takes any that are not flags.
-      argv: where it is not the whole `sys.argv`.
+      main: gets the program's name and the arguments that are not flags.
+      arguments: whether such arguments are allowed.
+      argv: the command line, if it is not `sys.argv`.
     """
 
     def parse(argv):
@@ -169,8 +169,8 @@ def configure_devices_from_flags(several: bool = False, shares_needed: bool = Tr
     """`configure_devices` with the flags' values; raises what that raises.
 
     Args:
-      several: whether the command knows more than one data GPU and one model GPU.
-      shares_needed: whether a GPU that is to prepare and to train needs shares; not under
+      several: whether the command supports more than one data GPU and one model GPU.
+      shares_needed: whether a GPU that both prepares and trains needs shares; it does not under
         TensorFlow's own strategies.
     """
     lists = any(isinstance(flag.value, tuple) for flag in (_DATA_GPU, _MODEL_GPU))
@@ -220,7 +220,7 @@ def start_devices(several: bool = False) -> Devices:
 
 
 def shares() -> tuple[float, ...] | str | None:
-    """What --shares says."""
+    """The value of --shares."""
     return _SHARES.value
 
 
@@ -230,7 +230,7 @@ def make_strategy(
     """The strategy for these devices, one of each or several, with the flag's shares.
 
     Raises:
-      ValueError: where slots or shares do not fit.
+      ValueError: if slots or shares do not fit.
     """
     if not devices.several:
         return DataModelSplitStrategy(devices, slots=slots, warm_up=warm_up)
@@ -245,9 +245,9 @@ def make_strategy(
 
 @contextlib.contextmanager
 def writable(paths: dict[str, str | None]) -> Iterator[None]:
-    """Makes sure that the files named (flag -> path) can be written, and what they hold stays.
+    """Makes sure that the files named (flag -> path) can be written, and keeps their contents.
 
-    Files that were not there before, and got nothing, are not left behind.
+    A new file that nothing was written to is removed.
 
     Raises:
       ValueError: naming the flag whose file cannot be written.

@@ -2,9 +2,9 @@
 
 TensorFlow's copy between devices waits for the work that is queued on both devices' compute streams
 when it is issued.  A loop that runs ahead queues a step as soon as its batch has arrived.  A copy
-issued after that waits for this step, arrives when the model device has nothing left to do, and is
-seen in full.  A second copy, issued while the first was still waiting, waits for one step fewer and
-arrives while the newest step runs.
+issued after that waits for this step and arrives when the model device has nothing left to do, so
+the loop waits for all of it.  A second copy, issued while the first was still waiting, waits for
+one step fewer and arrives while the newest step runs.
 
     iterator on the data device        prepared batches
     Lanes on the data device           where they wait, each in a lane that has a name
@@ -30,7 +30,7 @@ AT_ONCE = 2  # a third copy gained nothing
 
 
 class Copies:
-    """Brings batches from an iterator on `source` to `device`; up to `slots` of them are there."""
+    """Brings batches from an iterator on `source` to `device`, where up to `slots` may wait."""
 
     def __init__(
         self,
@@ -99,11 +99,11 @@ def copier(
     transform: Callable | None = None,
     contents: tf.types.experimental.ConcreteFunction | None = None,
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """What copies a batch to `device`, into a box there.
+    """A function that copies a batch into a new box on `device`.
 
-    It takes what leads to the batch and the name of its device, and returns the handle of the box.
-    `contents`, called on that device, returns the batch; without it, a handle of a box leads there.
-    With `transform`, a function over lists of flat tensors, the new box has what that makes there.
+    It takes a lane's name or a box's handle, and the name of the batch's device; it returns the
+    new box's handle.  `contents`, called on the batch's device, returns the batch of a lane; if it
+    is None, the function takes handles.  `transform` is applied to the flat tensors on `device`.
     """
     there, types = name_tensor(device), [each.dtype for each in specs]
     contents = contents or trace(lambda handle: unboxed(handle, specs), HANDLE)

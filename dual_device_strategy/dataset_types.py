@@ -6,7 +6,7 @@ from dual_device_strategy import compat
 
 
 def spec_of(dataset: compat.DistributedDataset, kind: type):
-    """The type of a distributed dataset, a `kind`, which has all of it but its data."""
+    """The type of a distributed dataset, of class `kind`: everything about it except its data."""
     spec = kind(
         dataset._input_workers,
         dataset._element_spec,
@@ -16,6 +16,6 @@ def spec_of(dataset: compat.DistributedDataset, kind: type):
         dataset._enable_get_next_as_optional,
     )
     spec._dataset = copy.copy(dataset)
-    # A function keeps the types of its arguments; it is not to keep the data as well.
+    # A function keeps the types of its arguments; it should not keep their data as well.
     spec._dataset._cloned_datasets = spec._dataset._original_dataset = None
     return spec

@@ -1,4 +1,4 @@
-"""What `experimental_distribute_dataset` returns: TensorFlow's classes over staged batches."""
+"""Distributed datasets of `DataModelSplitStrategy`: TensorFlow's classes over staged batches."""
 
 import copy
 import weakref
@@ -234,7 +234,7 @@ class StagedDataset(compat.DistributedDataset):
             self._strategy.extended.last_iterator = weakref.ref(staged)
             if self._strategy.extended.warm_up:
                 counted.wait_until(self._staging.ready_slots, before)
-        if record:  # what is made in a tf.function is gone before anything could save it
+        if record:  # an iterator made in a tf.function is gone before anything could save it
             staged.place = Place(staging, host, self._front_end, iterator, record)
         return staged
 
@@ -244,12 +244,12 @@ class StagedDataset(compat.DistributedDataset):
 
 
 class StagedDatasetSpec(compat.DistributedDatasetSpec):
-    """Type of a `StagedDataset`: which hops its batches take.
+    """Type of a `StagedDataset`, which includes the hops of its batches.
 
-    What goes in and out of a tf.function is the host's dataset; the hops, which were traced when
-    the dataset was distributed, are part of the type.  So two datasets have the same type only if
-    they share their hops: iterating one again does not trace a function again, one that
-    was distributed anew does.
+    Only the host's dataset goes in and out of a tf.function; the hops were traced when the dataset
+    was distributed, and are part of the type.  So two datasets have the same type only if they
+    share their hops.  Iterating a dataset again does not trace a function again; distributing it
+    again does.
     """
 
     _dataset = None  # without the host's part

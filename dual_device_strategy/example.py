@@ -21,7 +21,7 @@ _STEPS = flags.DEFINE_integer("steps", 100, "Training steps under each strategy.
 _BATCH = flags.DEFINE_integer("signals", 32, "Signals in a batch.", lower_bound=1)
 
 SAMPLES, FRAME, CLASSES = 4096, 256, 8
-WORK_MS = 20  # on emulated GPUs, front end and step each take this long beside their real work
+WORK_MS = 20  # on emulated GPUs, front end and step each take this long besides their real work
 
 
 def signals(batch_size: int) -> tf.data.Dataset:

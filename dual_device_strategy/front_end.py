@@ -9,8 +9,8 @@ import tensorflow as tf
 from dual_device_strategy import compat
 
 _NAME = "on_data_device"
-# Where on_data_device() was applied in this process: the only reason to look for it in a dataset
-# that does not say what went into it, which takes half a minute for a gigabyte of tensors.
+# Where on_data_device() was applied in this process. Only then may one be hidden in a dataset that
+# came through a function, and looking for it takes half a minute for a gigabyte of tensors.
 _applied = {"eagerly": False, "in a function": False}
 
 
@@ -27,20 +27,21 @@ def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]
 
     * `map`: runs on the data device too, in the same slot.  Keras adds one for `class_weight`.
     * `take`, `skip`, `repeat`: choose which batches; done on the host, before the front end.
-    * `prefetch`: done on the host, before the front end; behind it, the slots are the buffer.
-    * `with_options`: holds for the host pipeline.
-    * `tf.data.experimental.assert_cardinality`: is the cardinality; no strategy of TensorFlow
-      checks it either.
+    * `prefetch`: done on the host, before the front end; after it, the slots are the buffer.
+    * `with_options`: applies to the host pipeline.
+    * `tf.data.experimental.assert_cardinality`: sets the cardinality, and is not checked, as under
+      TensorFlow's strategies.
     * another `on_data_device`: runs on the data device, in the same slot.
 
     Anything else (`batch`, `shuffle`, `cache`, ...) is refused when the dataset is distributed,
-    because it would have to bring the batches back to the host.  So is `skip` behind a function
-    whose state other batches would see (seeded random ops, `tf.random.Generator`, variables it
-    assigns to), and a dataset that went through a `tf.function` with this already applied.
+    because it would have to bring the batches back to the host.  Also refused are `skip` after a
+    function with state that affects other batches (seeded random ops, `tf.random.Generator`,
+    variables it assigns to), and a dataset that went through a `tf.function` with this already
+    applied.
 
     Only the host's dataset may end the batches.  An OutOfRange inside `fn` (an iterator of its
-    own that has no more elements, a StopIteration in a `tf.numpy_function`) is an
-    InvalidArgumentError, as in `Dataset.map`; here it is the last thing the iterator gives.
+    own that has no more elements, a StopIteration in a `tf.numpy_function`) becomes an
+    InvalidArgumentError, as in `Dataset.map`.  Unlike there, the iterator has then ended.
     """
 
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -56,7 +57,7 @@ def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]
     return apply
 
 
-# What may stand behind on_data_device(), besides maps, and how the host does it before.
+# The operations allowed after on_data_device(), besides maps, and how the host does them before it.
 _BEFORE_THE_FRONT_END = {
     "with_options": lambda host, op: host.with_options(op.options()),
     "prefetch": lambda host, op: host.prefetch(compat.buffer_size_of(op)),
@@ -70,9 +71,9 @@ _BEFORE_THE_FRONT_END = {
 
 
 def split(dataset: tf.data.Dataset, data_device: str):
-    """The host's part of `dataset`, the data device's (a function or None), the element spec.
+    """The host's part of `dataset`, the front end (a function or None), and the element spec.
 
-    Where the data device is the host itself there is nothing to split.
+    If the data device is the host itself, there is nothing to split.
     """
     if data_device == compat.host_of(data_device):
         return dataset, None, dataset.element_spec
@@ -124,9 +125,9 @@ class FrontEnd:
 
 
 def traced_for(part: tf.data.Dataset, dataset: tf.data.Dataset, data_device: str):
-    """The front end of `dataset` for the batches of `part`, which has parts of the host's batches.
+    """The front end of `dataset`, traced for `part`, whose elements are parts of its batches.
 
-    Traced anew, because the shapes are others.  Returns the function (or None) and what it makes.
+    Returns the function (or None), and the spec of its results.
     """
     if data_device == compat.host_of(data_device):
         return None, part.element_spec
@@ -162,7 +163,7 @@ _HARMLESS = {
 
 
 def _refuse_skip(functions) -> None:
-    """Elsewhere skipped batches run through the function, and its state is what they leave."""
+    """Refuses `skip` after a function with state; elsewhere skipped batches change that state."""
     for function in functions:
         for op in compat.ops_of(function):
             if changes_state(op):
@@ -176,12 +177,12 @@ def _refuse_skip(functions) -> None:
 
 
 def changes_state(op: tf.Operation) -> bool:
-    """Whether other batches see that the op has run."""
+    """Whether running the op affects other batches."""
     return op.type not in _HARMLESS and compat.is_stateful(op) and not _unseeded(op)
 
 
 def _unseeded(op) -> bool:
-    """Whether it draws other numbers in every run, so that none can be expected."""
+    """Whether it draws different numbers in every run, so no particular ones can be expected."""
     attributes = op.node_def.attr
     return "seed2" in attributes and not attributes["seed"].i and not attributes["seed2"].i
 
@@ -231,7 +232,10 @@ def _refuse_hidden(dataset: tf.data.Dataset) -> None:
 
 
 def _refuse_lost(serialized: tf.Tensor) -> None:
-    """Of a dataset that came through a tf.function TensorFlow knows nothing but its C++ object."""
+    """Refuses a dataset that came through a tf.function with a front end hidden inside it.
+
+    TensorFlow knows only the C++ object of such a dataset.
+    """
     message = (
         "the dataset came through a tf.function, as its result or its argument, with "
         "on_data_device() already applied, and can no longer be divided; apply on_data_device() "

@@ -1,7 +1,7 @@
 """A hop of a batch: from an iterator on one device to an iterator on the next.
 
 A hop is a GeneratorDataset on its device whose function gets the next element from an iterator on
-the device before it, by a remote call.  A prefetch behind it is the thread that lets two
+the device before it, by a remote call.  A prefetch behind it gives it a thread, so that two
 neighbouring hops work at the same time.  All of it is C++ TensorFlow and ordinary resources: no
 Python runs while batches flow, and an iterator can be used inside a tf.function.
 """
@@ -22,8 +22,8 @@ OUT_OF_RANGE = (
 
 
 def get_next(iterator, types, shapes):
-    # Not the synchronous op: what is called remotely runs on the threads that all of TensorFlow
-    # shares, and one that blocks there is missed by the other hop and by the step.
+    # Not the synchronous op: a remote call runs on the threads that all of TensorFlow shares, and
+    # one that blocks there is missing for the other hop and for the step.
     return tf.raw_ops.IteratorGetNext(iterator=iterator, output_types=types, output_shapes=shapes)
 
 
@@ -170,8 +170,8 @@ class Hop:
     ) -> tf.data.Iterator:
         """An iterator on this hop's device; up to `slots` of its batches wait there.
 
-        `again` is an iterator of this hop that is to become this one: whatever holds it goes on
-        with the batches of `source`.
+        If `again` is an iterator of this hop, it is returned, and whatever holds it goes on with
+        the batches of `source`.
         """
         with tf.device(self._device):
             dataset = compat.dataset_of(self.dataset_over(source, *notes), self.element_spec)
@@ -210,7 +210,7 @@ def _refuse_mark(mark, failed: Callable | None) -> None:
 
 
 def name_tensor(device: str) -> tf.Tensor:
-    """The device's name, to be captured: there is no kernel for a string constant on a GPU."""
+    """The device's name as a tensor to capture; GPUs have no kernel for string constants."""
     with tf.init_scope(), tf.device(compat.host_of(device)):
         return tf.constant(device)
 

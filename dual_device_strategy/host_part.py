@@ -1,4 +1,4 @@
-"""The host's part of a dataset: what the first hop gets its batches from."""
+"""The host's part of a dataset, from which the first hop gets its batches."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from dual_device_strategy.hop import component_specs, get_next
 from dual_device_strategy.out_of_memory import bytes_of
 from dual_device_strategy.pinned import Pinning
 
-# A smaller batch takes the host 10 us to copy, and less than the way over another thread.
+# The host copies a smaller batch in 10 us, which is less than a detour through another thread.
 WORTH_PINNING = 64 * 1024
 
 
@@ -41,7 +41,7 @@ class HostPart:
             self.get_next = self._pinning.get_next_of(self.get_next)
 
     def of(self, host: tf.data.Dataset) -> tf.data.Dataset:
-        """`host`, on the host's device and with what this adds."""
+        """`host` on the host's device, with counting and pinning added."""
         if compat.variant_of(host).device != self.device:
             # A function's arguments and results are on the default device.
             host = compat.moved(host, self.device)
@@ -54,7 +54,7 @@ class HostPart:
 
 
 def _is_worth_pinning(spec, device: str) -> bool:
-    """Not for what is copied within microseconds; nor where there is no GPU to read it.
+    """Whether batches are large enough for pinned memory, and a GPU reads them.
 
     Ragged and sparse tensors travel as variants, whose contents no op of tf.data copies.
     """
@@ -65,7 +65,7 @@ def _is_worth_pinning(spec, device: str) -> bool:
 
 
 def _options(given: tf.data.Options) -> tf.data.Options:
-    """Threads of its own for the host pipeline, so that it never waits for those of a hop."""
+    """Gives the host pipeline threads of its own, so that it never waits for a hop's threads."""
     options = tf.data.Options()
     if not given.threading.private_threadpool_size:
         options.threading.private_threadpool_size = usable_cores()

@@ -1,13 +1,13 @@
-"""Lanes: where prepared batches wait on their device until a copy takes them away.
+"""Lanes: where prepared batches wait on their device until they are copied.
 
-Two copies are under way at once, so each must know which batch is its own.  A box would do, and
-did: but then its handle is an argument of a remote call, and TensorFlow (2.21) keeps the arguments
-of a call that was cancelled before it began; the handle owns the box, and the batch stays until
-the process ends.  So what is handed to the copy is the name of an iterator.  A name owns nothing.
+Two copies are under way at once, so each must know which batch is its own.  A box would do, but
+then its handle would be an argument of a remote call.  TensorFlow 2.21 keeps the arguments of a
+call that was cancelled before it began; the handle owns the box, so the batch would stay until the
+process ends.  So the copy gets the name of an iterator, and a name owns nothing.
 
 A lane is a variable with room for one batch, and an iterator that takes it out.  Batches go into
-the lanes in turns.  There is one lane more than copies: tf.data's parallel map may begin a call
-when the one before the last has not begun to take its batch.
+the lanes in turns.  There is one lane more than copies, because tf.data's parallel map may begin a
+call before the last call but one has taken its batch.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,7 @@ class Lanes:
             )
 
     def _filled(self, begun, prepared, turns):
-        """Puts the next batch into the lane whose turn it is, and returns that one's name."""
+        """Puts the next batch into the lane whose turn it is, and returns the lane's name."""
         del begun
         types, shapes = compat.flat_types(self._spec), compat.flat_shapes(self._spec)
         flat = self._get_next(prepared, types, shapes)

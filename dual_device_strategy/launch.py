@@ -6,11 +6,11 @@ Starts a program several times on this machine, as the workers of one training:
   python -m dual_device_strategy.launch --workers=2 -- -m package.module
 
 PROGRAM and ARGUMENTS are what you would write after `python`.  Each worker finds the others in
-TF_CONFIG, on ports that are free.  What it prints is shown with its number in front, "[1] ...", a
-progress bar only in its last state.  When one fails, the others are ended, one sentence says which
-was the first, and its exit code is this command's (128 + N after signal N).  When one is done, the
-others may finish.  SIGINT and SIGTERM go to all workers, so that they can save; a second one kills
-them.  No worker outlives this command; on Linux not even when it is killed by SIGKILL.
+TF_CONFIG, on free ports.  Its output is shown with its number in front, "[1] ...", a progress bar
+only in its last state.  If one fails, the others are ended, one sentence names the first that
+failed, and this command exits with its code (128 + N after signal N).  When one is done, the others
+may finish.  SIGINT and SIGTERM go to all workers, so that they can save; a second one kills them.
+No worker outlives this command, on Linux not even if it is killed by SIGKILL.
 
 This command uses no device.  On several machines it is not needed: start the program once on each.
 
@@ -35,7 +35,7 @@ This command uses no device.  On several machines it is not needed: start the pr
                \\"task\\": {\\"type\\": \\"worker\\", \\"index\\": 0}}" python PROGRAM' &
       ssh two '... \\"index\\": 1}}" python PROGRAM'
 
-There nothing ends the others when one fails, but they see it themselves within seconds.
+There nothing ends the others when one fails, but they notice it within seconds.
 """
 
 import contextlib
@@ -59,8 +59,8 @@ _WORKERS = flags.DEFINE_integer("workers", None, "How many workers to start, at 
 _GPUS_PER_WORKER = flags.DEFINE_integer(
     "gpus_per_worker",
     None,
-    "Give each worker so many GPUs of its own, by CUDA_VISIBLE_DEVICES; if left out, every worker "
-    "sees all.",
+    "Number of GPUs for each worker alone, by CUDA_VISIBLE_DEVICES; if left out, every worker sees "
+    "all GPUs.",
 )
 _GRACE_SECONDS = flags.DEFINE_float(
     "grace_seconds", 60.0, "How long workers may take to save and end before they are killed."
@@ -106,7 +106,7 @@ class _Worker:
             target.flush()
 
     def follow(self, events: queue.SimpleQueue) -> None:
-        """Shows what the worker prints; puts itself into `events` when it has ended."""
+        """Shows the worker's output; puts the worker into `events` when it has ended."""
         for reader in self._readers:
             reader.start()
 

@@ -20,13 +20,13 @@ _REMEDY = {
 }
 
 UNNAMED = "unnamed"
-# How TensorFlow 2.18 to 2.21 reports an allocator that has no more, with the device where it is
-# named: in a kernel, and in a copy between devices (source;incarnation;target;...).
+# The messages of TensorFlow 2.18 to 2.21 about an exhausted allocator that name the device: from a
+# kernel, and from a copy between devices (source;incarnation;target;...).
 _WITH_DEVICE = (
     re.compile(r"OOM when allocating (?:temporary )?tensor.* on (/job:\S+)"),
     re.compile(r"SameWorkerRecvDone unable to allocate output tensor\. Key: [^;]*;[^;]*;([^;]*)"),
 )
-# The same from XLA, cuDNN, and a copy from the host.
+# Those that do not name it: from XLA, from cuDNN, and from a copy from the host.
 _WITHOUT_DEVICE = re.compile(
     r"Out of memory (?:while trying to allocate|allocating) \d|Failed to allocate request for "
     r"|(?i:cudnn) failed to allocate the scratch space|Dst tensor is not initialized"
@@ -47,7 +47,7 @@ def exhausted_device(error: Exception) -> str | None:
 
 
 def scope_name(slot: str, specs) -> str:
-    """A name for a scope that says what `explained` would say.
+    """A scope's name that gives the same explanation as `explained`.
 
     An error raised inside a tf.function, as in Keras, reaches the user without passing through
     Python code of ours; but its message contains the names of its scopes.
@@ -64,10 +64,10 @@ def explained(
 ) -> tf.errors.ResourceExhaustedError:
     """`error`, preceded by its device and slot, the size of the batch and what to change.
 
-    `error` itself if it was not the memory of one of the strategy's devices that ran out.
+    Returns `error` unchanged if none of the strategy's devices ran out of memory.
 
     Args:
-      in_step: whether a step failed; false where a batch was asked for.
+      in_step: whether a step failed; false if getting a batch failed.
     """
     extended = strategy.extended
     data_devices, model_devices = extended.data_devices, extended.worker_devices
@@ -100,7 +100,7 @@ def size_of(tensors) -> str:
 
 
 def bytes_of(tensors) -> int | None:
-    """The bytes of a batch, or of the specs of one; None where these leave shapes open."""
+    """The bytes of a batch, or of its specs; None if the specs leave a shape open."""
     sizes = [tensor.shape.num_elements() for tensor in tensors]
     if None in sizes:
         return None

@@ -1,11 +1,11 @@
 """Batches in pinned host memory, from which a GPU copies them by itself.
 
-What tf.data makes is in ordinary (pageable) memory, whatever made it: `batch`, `padded_batch`,
-`map`, the parsing of records, arrays of Python.  A GPU cannot read that.  TensorFlow first copies
-it to a pinned buffer, on the thread that then asks for the transfer; NumPy's arrays are left to the
-driver, which may also wait for the GPU meanwhile.  One of tf.data's ops makes its result in
-pinned memory, where the host has a GPU: MapAndBatch.  So a "batch of one batch" is made, one ahead
-and on a thread of its own, and taken apart again without a copy.
+tf.data's tensors are in ordinary (pageable) memory, whether they come from `batch`, `padded_batch`,
+`map`, parsed records or Python's arrays.  A GPU cannot read that memory.  TensorFlow first copies a
+tensor to a pinned buffer, on the thread that then asks for the transfer; it leaves NumPy's arrays
+to the driver, which may also wait for the GPU meanwhile.  One of tf.data's ops, MapAndBatch, makes
+its result in pinned memory if the host has a GPU.  So a "batch of one batch" is made, one ahead and
+on a thread of its own, and taken apart again without a copy.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from dual_device_strategy.hop import trace
 
 
 class Pinning:
-    """Puts the last step behind a host pipeline whose elements are of `spec`.
+    """Adds the pinning step to a host pipeline whose elements are of `spec`.
 
-    `pinned(dataset)` has elements with one dimension more; `get_next_of(get_next)` takes it away.
+    `pinned(dataset)` has elements with one more dimension; `get_next_of(get_next)` removes it.
     """
 
     def __init__(self, spec):
@@ -27,7 +27,7 @@ class Pinning:
         self._types = types
         self._shapes = [_of_one(shape) for shape in shapes]
         self.spec = tuple(map(tf.TensorSpec, self._shapes, types))
-        # It copies nothing: the copy is what MapAndBatch does with its result.
+        # The map itself copies nothing; MapAndBatch copies its result.
         self._unchanged = trace(lambda *flat: flat, *map(tf.TensorSpec, shapes, types))
 
     def pinned(self, dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -1,9 +1,9 @@
-"""How often a loop reads its loss: it decides how far the host runs ahead of the devices.
+"""How often a loop reads its loss, which decides how far the host runs ahead of the devices.
 
-A loop that reads the loss of every step waits for each.  One that reads it now and then, or runs
-many steps inside a `tf.function`, has queued the next step before this one has ended; only such a
-loop keeps the devices at work all the time, and copies meet other work there.  `step_times` runs a
-loop of either kind and returns what a step took.
+A loop that reads the loss of every step waits for each step.  A loop that reads it now and then, or
+runs many steps inside a `tf.function`, queues the next step before this one has ended.  Only such a
+loop keeps the devices busy all the time, and its copies compete with other work.  `step_times` runs
+a loop of either kind and returns the times of its steps.
 """
 
 import enum
@@ -39,7 +39,7 @@ _WORDS = {
 
 
 def parsed(texts: list[str]) -> tuple[Reading, ...]:
-    """The readings that a flag names, each once."""
+    """The readings that a flag names, without repetitions."""
     names = [reading.value for reading in Reading]
     for text in texts:
         if text not in names:
@@ -76,7 +76,7 @@ def step_times(
 
 
 def _run(next_batch, step, count):
-    """`count` steps of which the last one's loss is read."""
+    """Runs `count` steps, and reads the loss of the last one."""
     loss = None
     for _ in range(count):
         loss = step(next_batch())

@@ -1,4 +1,4 @@
-"""The two devices of a strategy: those that were named, or the best there are."""
+"""The two devices of a strategy: those that the user names, or the best ones."""
 
 import tensorflow as tf
 from absl import logging
@@ -61,7 +61,7 @@ def _chosen(gpus, cpus):
 
 
 def existing(argument: str, device: str, available) -> str:
-    """The full name of a device that was named, or a refusal."""
+    """The full name of a device that the user named; ValueError if it does not exist."""
     remedy = f"available are {_names(available)}; write for instance {argument}='CPU:0'"
     if not isinstance(device, str):
         raise ValueError(f"{argument} must be the name of a device, got {device!r}; {remedy}")

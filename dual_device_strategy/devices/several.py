@@ -55,7 +55,7 @@ def device_lists(
 
 
 def check_lists(lists: dict[str, Sequence[str]]) -> None:
-    """Refuses what is no list of names; starts nothing of TensorFlow's."""
+    """Refuses arguments that are not lists of names; does not start TensorFlow's runtime."""
     for argument, devices in lists.items():
         if isinstance(devices, str) or not isinstance(devices, Sequence):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What joins the GPUs of a machine, and which two make the better pair.
+"""The links between the GPUs of a machine, and the best pair of them.
 
 The driver's management library (nvidia-ml-py, module `pynvml`) knows the links, and TensorFlow
 knows which GPUs it may use; the two number them differently.  TensorFlow follows the CUDA driver,
@@ -24,7 +24,7 @@ class UnknownTopologyError(Exception):
 
 
 class Link(enum.IntEnum):
-    """What joins two GPUs, best first."""
+    """The kinds of links between two GPUs, best first."""
 
     NVLINK = 0
     SWITCH = 1

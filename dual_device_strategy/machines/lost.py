@@ -1,9 +1,9 @@
-"""The last words when another worker is gone: one sentence instead of TensorFlow's traceback.
+"""Reports that another worker is gone: one sentence instead of TensorFlow's traceback.
 
-TensorFlow notices by itself: a broken connection within a second, a process that hangs by missing
-heartbeats or by the `timeout_seconds` of the communication options.  Then every collective of this
-worker fails, wherever the program is: in `run`, in `next(iterator)`, in a `tf.function`, in Keras.
-All workers have to start again; none can go on alone.
+TensorFlow itself notices a broken connection within a second.  It notices a process that hangs by
+missing heartbeats, or after the `timeout_seconds` of the communication options.  Then every
+collective of this worker fails, wherever the program is: in `run`, in `next(iterator)`, in a
+`tf.function`, in Keras.  All workers have to start again; none can go on alone.
 """
 
 import os
@@ -24,7 +24,7 @@ _ERRORS = (
     tf.errors.FailedPreconditionError,
     tf.errors.InternalError,
 )
-# These come from the others even if all of them can be reached again.
+# These errors come from other workers, even if all of them can be reached again.
 _OF_THE_OTHERS = (
     tf.errors.AbortedError,
     tf.errors.DeadlineExceededError,

@@ -8,12 +8,12 @@ import weakref
 class Arrivals:
     """The batches of one iterator that have reached the model device.
 
-    Whoever takes batches from the iterator adds them to `taken`; then `ready()` is what is left.
+    The consumer of the iterator adds the batches it takes to `taken`; `ready()` is the rest.
     """
 
     @classmethod
     def of(cls, iterator) -> "Arrivals | None":
-        """None where nothing is counted: another strategy, or counting was not asked for."""
+        """None if nothing is counted: under another strategy, or without a monitor."""
         if getattr(iterator, "counts", None) is None:
             return None
         return cls(iterator)
@@ -50,10 +50,10 @@ class Arrivals:
 
 
 class ReadyCounts:
-    """Counts of READY batches over a whole run, whatever iterators it uses.
+    """Counts of READY batches over a whole run, over all its iterators.
 
-    `follow` each iterator that is about to be used; then `count` at some of the steps, just before
-    they ask, and tell `took` how many batches they took.
+    `follow` each iterator before it is used; then call `count` just before some of the steps ask
+    for a batch, and `took` with the number of batches they took.
     """
 
     def __init__(self):
@@ -63,7 +63,7 @@ class ReadyCounts:
 
     def follow(self, iterator) -> bool:
         """Counts this iterator's batches from now on; False if that is not possible."""
-        # An iterator that was left and is used again keeps its counts.
+        # An iterator keeps its counts if it is used again later.
         if self.arrivals is None or not self.arrivals.counts_of(iterator):
             self.arrivals = Arrivals.of(iterator)
         return self.arrivals is not None
@@ -80,13 +80,13 @@ class ReadyCounts:
 
     @property
     def empty_share(self) -> float | None:
-        """How often no batch was READY, lately; None if too few counts were made."""
+        """The share of recent counts in which no batch was READY; None if there are too few."""
         return self._latest.count(0) / len(self._latest) if len(self._latest) >= 5 else None
 
     def host_wait_share(self) -> float | None:
         return self.arrivals.host_wait_share() if self.arrivals else None
 
     def mean_since_last(self) -> float | None:
-        """The mean of the counts since this was last asked; None if there were none."""
+        """The mean of the counts since the last call; None if there were none."""
         counts, self._unwritten = self._unwritten, []
         return sum(counts) / len(counts) if counts else None

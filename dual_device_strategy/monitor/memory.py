@@ -14,10 +14,10 @@ LATEST = 5
 
 
 class MemoryWatch:
-    """A comparison of what devices hold now with what they held early in the run.
+    """Compares the memory that devices hold now with what they held early in the run.
 
     Call `remember` once everything lasting has been made, then `grown` with each new sample.
-    Batches come and go, so what a device holds is the least of its latest samples.
+    Batches come and go, so the lowest of the latest samples counts.
     """
 
     def __init__(self, roles: Mapping[str, str]):
@@ -31,7 +31,7 @@ class MemoryWatch:
         return bool(self._before)
 
     def remember(self, uses: Mapping[str, Sample]) -> None:
-        """Compares with what devices have held lately, from now on."""
+        """From now on, compares with what devices hold now."""
         self.grown(uses, step=0)
         self._before = {role: max(held) for role, held in self._held.items() if held}
         for held in self._held.values():

@@ -40,28 +40,28 @@ class Monitor:
 
     A step lasts from asking for its batch to asking for the next one.  TensorFlow dispatches
     asynchronously, so a loop that reads nothing back runs ahead of its device, and waiting shows
-    up in later steps than those that caused it: read the loss, as trainers do.
+    up in later steps than those that caused it.  So read the loss, as trainers do.
 
-    Inside a tf.function less can be seen.  A call of several steps has one time, so variation
-    within it is averaged away.  Only the waiting for its first batch is seen; so it is reported
-    for calls of one step (Keras without `steps_per_execution`) and is unknown for others.  What
-    Keras's function returns passes through GPU:0, TensorFlow's default device; where that is the
-    data device, reading it waits for the front end, and counts as the step's time.
+    Inside a tf.function less can be measured.  A call of several steps has one time, so variation
+    within it is averaged away.  Only the waiting for its first batch can be measured, so waiting is
+    reported for calls of one step (Keras without `steps_per_execution`) and is unknown for others.
+    The results of Keras's function pass through GPU:0, TensorFlow's default device.  If that is
+    the data device, reading them waits for the front end, and counts as the step's time.
 
     A GPU's utilisation only says that some kernel ran; judge by the wait share.
 
     The first steps, which trace, and the first step of each later epoch, which fills the slots,
-    are kept apart.  Under strategies other than ours there are no slots to count.  Several data
+    are reported separately.  Other strategies have no slots to count.  Several data
     devices or model devices are all watched, as "data 0", "data 1", "model 0" and so on.
 
     Args:
       strategy: the strategy of the run; None for the one in scope.
       json_file: writes figures to this file, one JSON object per line; `compare --logs` reads it.
       log_dir: writes figures for TensorBoard to this directory.
-      first_steps: the number of steps (or calls) at the start that are kept apart.
+      first_steps: the number of steps (or calls) at the start that are reported separately.
       window: the number of latest steps that warnings are based on.
-      sample_every: counts the READY batches at every Nth step.
-      write_seconds: the interval of writing figures, looking at memory and judging.
+      sample_every: counts the READY batches on every Nth step.
+      write_seconds: the interval of writing figures, checking memory and checking for warnings.
       device_seconds: the interval of sampling the devices.
     """
 
@@ -149,7 +149,7 @@ class Monitor:
         self._end_call(begin, sample, steps, False)
 
     def callback(self) -> MonitorCallback:
-        """For `model.fit`; the figures are per step, also with `steps_per_execution`."""
+        """A callback for `model.fit`; figures are per step, also with `steps_per_execution`."""
         return MonitorCallback(self)
 
     @property

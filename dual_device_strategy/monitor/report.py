@@ -1,4 +1,4 @@
-"""What a monitor has seen, in figures and in words."""
+"""The report of a monitor, in figures and in words."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from dual_device_strategy.monitor.memory import in_mb
 
 
 def roles(kind: str, devices: Sequence[str]) -> dict[str, str]:
-    """The devices of one kind by role: "data", or "data 0" and "data 1" where there are several."""
+    """The devices of one kind by role: "data", or "data 0", "data 1" if there are several."""
     if len(devices) == 1:
         return {kind: devices[0]}
     return {f"{kind} {place}": device for place, device in enumerate(devices)}
 
 
 def device_figures(device: str, use: Sample, absent: str | None) -> dict:
-    """One device's part of `Monitor.summary()`; `absent` says why it has no figures."""
+    """One device's part of `Monitor.summary()`; `absent` is the reason if it has no figures."""
     return {
         "device": short_name(device),
         "busy": use.busy,

@@ -39,7 +39,7 @@ class StepTimes:
 
     `add` each step; then `recent` has the figures of the latest steps and `summary` those of all.
     The first steps, which trace, and the first of each later epoch, which fills the slots, are
-    kept apart.
+    counted separately.
     """
 
     def __init__(self, first_steps: int, window: int):

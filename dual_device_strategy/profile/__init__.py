@@ -1,4 +1,4 @@
-"""Where the time goes: `python -m dual_device_strategy.profile`, or from a program:
+"""Shows where the time goes: `python -m dual_device_strategy.profile`, or in a program:
 
     from dual_device_strategy.profile import profile
 

@@ -1,4 +1,4 @@
-"""What to change, and what that would bring, by simulation."""
+"""Advice: which setting to change, and the gain to expect, by simulation."""
 
 import dataclasses
 
@@ -73,7 +73,7 @@ def advice(varying, parts, *, step_ms, variation, slots, bottleneck):
 
 
 def predictions(parts, slots, setup):
-    """What other settings would bring, by simulation, in ms per batch, in both kinds of loops."""
+    """Predictions for other settings, by simulation, in ms per batch, for both kinds of loops."""
     cases = [(f"slots={n}", {"slots": n}, parts, 1) for n in (2, 3, 4, 6, 8)]
     cases += [
         ("batches half as large", {}, parts.with_batch(0.5), 2),

@@ -1,4 +1,4 @@
-"""What the measured times mean: bottleneck, limit, advice, and whether a second device helps."""
+"""Interprets the measured times: bottleneck, limit, advice, and whether a second device helps."""
 
 import dataclasses
 import math
@@ -15,22 +15,21 @@ LEAST_SAVING = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """What the measurements mean, in milliseconds and shares; None where a run is missing.
+    """The meaning of the measurements, in milliseconds and shares; None if a run is missing.
 
     Attributes:
       bottleneck: the slowest part.
       limit_ms: its time, which no step can be shorter than.
       step_ms: the measured step of the staged run, its result read on every step.
-      ahead_ms: the same by other ways to read the result.
+      ahead_ms: the same for other ways to read the result.
       overlap: limit_ms / step_ms, at most 1, which is the best possible.
       one_device_ms: computed: the step when front end and training take turns on one device.
       saved: the share of one_device_ms that a second device saves; no more than limit_ms allows.
       saved_range: the range that very likely holds the true share.
       host_cores: how many cores the front end would keep busy on the host; None if not measured.
       verdict: whether a second device helps, in words.
-      predictions: what other settings would bring, simulated.
-      layouts: what other uses of as many devices would take, computed from times in proportion to
-        rows.
+      predictions: times with other settings, simulated.
+      layouts: times with other uses of the same number of devices, computed in proportion to rows.
     """
 
     bottleneck: str

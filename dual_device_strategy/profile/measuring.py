@@ -69,8 +69,8 @@ class PartsAlone:
     """A measurement of each part of the pipeline alone, on batches that stay where the part is.
 
     `measure` runs it.  Each repetition waits for its result by reading one number from it.  The
-    cost of such a read, when the result is already there, is measured too and subtracted; but not
-    from the step, whose result is read in training as well.
+    cost of reading a finished result is measured too and subtracted, except from the step, whose
+    result is read in training as well.
     """
 
     def __init__(self, strategy, dataset, step, *, repeats, into):
@@ -131,7 +131,7 @@ class PartsAlone:
         return kept
 
     def _measure_moves(self, name, batches, source, target):
-        """Copies of the tensors of each batch, and how long they took."""
+        """Times copies of the tensors of each batch."""
         if compat.resolve_device(source) == compat.resolve_device(target):
             self._into.parts[name] = [0.0] * self._repeats
             return batches
@@ -196,7 +196,7 @@ class PartsAlone:
         self._into.gap_ms = max(0.0, statistics.median(found.steps) - max(alone, moves))
 
     def _feeding(self):
-        """A strategy with so many slots that no transfer is waited for."""
+        """A strategy with enough slots that no step waits for a transfer."""
         if self._strategy.num_replicas_in_sync == 1:
             return DataModelSplitStrategy(self._data, self._model, slots=6)
         extended = self._strategy.extended
@@ -229,7 +229,7 @@ class PartsAlone:
 
 
 def _rows(batch) -> int:
-    """Of a batch, or of a replica's part of it: of its first tensor."""
+    """The rows of a batch, or of a replica's part, counted in its first tensor."""
     tensors = tf.nest.flatten(batch, expand_composites=True)
     return int(tensors[0].shape[0] or 1) if tensors and tensors[0].shape.rank else 1
 

@@ -42,7 +42,7 @@ class Setup:
 
 
 def work_of(measured: Measured) -> Work:
-    """What a whole batch takes on one device, as far as it shows: all in proportion to rows."""
+    """The times of a whole batch on one device, as far as known, all proportional to rows."""
     median = {name: statistics.median(measured.parts[name]) for name in PARTS}
     rows = measured.rows or 1
     median["step"] *= rows / max([*measured.rows_of_replicas, 1])

@@ -10,8 +10,8 @@ import tensorflow as tf
 from dual_device_strategy.monitor import Monitor
 from dual_device_strategy.readings import TENTH, Reading, read, step_times
 
-# Steps that are not counted: while the first ones were traced, the slots were filled, and the
-# batches in them hide what the next ones cost.
+# Steps that are not counted: the slots filled up while the first steps were traced, and those
+# batches hide the cost of the next ones.
 WARM = 10
 
 
@@ -31,9 +31,9 @@ class Staged:
 def staged_run(strategy, dataset, step, *, steps: int, into: Staged, feeding=None) -> None:
     """Measures all parts together, over `steps` steps after the first ones.
 
-    `into` is filled as the run goes on: a `Staged`, or what has its fields.
+    `into`, a `Staged` or an object with its fields, is filled as the run goes on.
 
-    `feeding` is the strategy that distributes the dataset, where it is another one.
+    `feeding` is the strategy that distributes the dataset, if it is a different one.
     """
     clock, feeding = time.perf_counter, feeding or strategy
     with Monitor(feeding, first_steps=WARM, sample_every=5) as monitor:

@@ -47,12 +47,12 @@ class Notes:
             self._target = tf.constant(host)
 
     def here(self, moment: int, batch: tf.Tensor, tensors: list[tf.Tensor]) -> tf.Operation:
-        """On the host, when these tensors are there."""
+        """Notes on the host that these tensors are there."""
         with tf.control_dependencies(tensors):
             return self._queue.enqueue((tf.constant(moment, tf.int64), batch, tf.timestamp()))
 
     def once_there(self, moment: int, batch: tf.Tensor, tensors: list[tf.Tensor]):
-        """When these tensors are there: a number of one of them comes to the host for that."""
+        """Notes when these tensors are there, by bringing a number from one of them to the host."""
 
         def note(batch, _):
             with tf.control_dependencies([self.here(moment, batch, [])]):
@@ -81,7 +81,7 @@ class Notes:
 
 
 def _number_of(tensors):
-    """A number that is there when the tensors are; 0 where none has any."""
+    """A number that is there as soon as the tensors are; 0 if all of them are empty."""
     numbers = [t for t in tensors if t.dtype.is_floating or t.dtype.is_integer]
     kept = [tensor for tensor in numbers if tensor.shape.num_elements() != 0]
     with tf.control_dependencies(tensors):
