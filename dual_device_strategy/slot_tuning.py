@@ -10,13 +10,13 @@ time that the data device needed for the batch and the time of the step before i
 * The last room is made by the step when it takes a batch.  If the batch after it arrived before
   the step asked again, this is how long the step took; if not, the step took no longer than this.
 
-Times of which only an upper bound is known are estimated as in survival analysis (Kaplan and
-Meier).  The simulation of `whatif` then says what each number of slots would give.
+If only an upper bound of a time is known, the time is estimated as in survival analysis (Kaplan and
+Meier).  The simulation of `whatif` then predicts the result of each number of slots.
 
-That holds for loops that read their loss on every step.  One that runs ahead of its devices takes
-each batch when it arrives, so nearly no batch finds the slots full: then none is ever held up, and
-more slots would stay empty.  The first number is right for such a loop, and for one whose front end
-is the slower part.
+That holds for loops that read their loss on every step.  A loop that runs ahead of its devices
+takes each batch when it arrives, so nearly no batch is held up by full slots, and more slots would
+stay empty.  The first number is right for such a loop, and for one whose front end is the slower
+part.
 """
 
 import statistics
@@ -30,7 +30,7 @@ from dual_device_strategy.devices import free_memory
 from dual_device_strategy.whatif.pipeline import PartTimes, predict
 
 FIRST, MOST = 4, 8
-# The least share of batches held up by full slots at which more slots may help.
+# More slots may help if full slots held up at least this share of the batches.
 HELD_UP = 0.05
 # A step may be this much longer than with MOST slots, for the memory that fewer slots leave free.
 TOLERANCE = 0.015
@@ -53,7 +53,7 @@ class SlotTuning:
         batch_bytes: int | None,
         data_devices: int = 1,
     ):
-        """`batch_bytes` is what of a batch goes to the device that gets most of it."""
+        """`batch_bytes` is the largest part of a batch that any device gets."""
         self._counts, self._devices = counts, tuple(model_devices)
         self._data_devices = data_devices
         self.batch_bytes = batch_bytes
@@ -61,7 +61,7 @@ class SlotTuning:
         self._before = None
 
     def choose(self) -> int:
-        """The slots of the epoch that begins now; looks back at the one before."""
+        """The slots of the epoch that begins now, from the times of the one before."""
         chosen = FIRST
         if self._before is not None:
             batches = int(self._counts.arrived) - self._before[1]
@@ -86,7 +86,7 @@ class SlotTuning:
         return stage_times(1e3 * asked, 1e3 * arrived, self.slots - 2, self._data_devices)
 
     def _fitting(self):
-        """The most slots that fit into the model devices' memory, as far as that is known."""
+        """The most slots that fit into the model devices' memory, if that is known."""
         known = [free_memory(device) for device in self._devices]
         if None in known:
             return MOST

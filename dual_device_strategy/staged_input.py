@@ -1,4 +1,4 @@
-"""What strategies with data devices have in common: their variables and their datasets."""
+"""The common part of strategies with data devices: their variables and their datasets."""
 
 import contextlib
 import threading
@@ -32,16 +32,16 @@ class DataScope:
 
 
 class StagedInput:
-    """Stands in front of one of TensorFlow's classes of StrategyExtended; see `set_data_devices`.
+    """A mixin before one of TensorFlow's StrategyExtended classes; call `set_data_devices` once.
 
-    A class that derives from it says how datasets are distributed; this one knows the devices
-    that batches are prepared on, how many of them may exist, and variables of `data_scope()`.
+    It knows the data devices, the number of slots, and the variables of `data_scope()`.  The class
+    that derives from it distributes datasets.
     """
 
     def set_data_devices(
         self, data_devices: Sequence[str], slots: int | str, warm_up: bool = False
     ) -> None:
-        """To be called once, by the class's constructor, with full device names."""
+        """Sets the data devices, by full names; the class's constructor calls it once."""
         self.data_devices = tuple(data_devices)
         self.slots = slots
         self.slots_in_use = FIRST if slots == "auto" else slots  # of the newest iterator
@@ -74,9 +74,9 @@ class StagedInput:
         return variable
 
     def captured_by(self, data_device: str) -> Callable[[tf.Tensor], tf.Tensor] | None:
-        """What a front end on `data_device` uses in the place of a tensor that it captured.
+        """A function that replaces the tensors captured by a front end on `data_device`.
 
-        It was traced once, with the variables of the first data device.
+        A front end is traced once, with the variables of the first data device.
         """
         if data_device == self.data_device:
             return None
@@ -116,7 +116,7 @@ def data_scope():
 
 
 def check_options(options: tf.distribute.InputOptions | None, whole_dataset: bool) -> None:
-    """Refuses what no strategy with data devices does."""
+    """Refuses options that no strategy with data devices supports."""
     if options is None:
         return
     if options.experimental_per_replica_buffer_size < 0:

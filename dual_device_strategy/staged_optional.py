@@ -1,4 +1,4 @@
-"""What `get_next_as_optional` of our iterators returns inside a tf.function."""
+"""The optional that `get_next_as_optional` of our iterators returns inside a tf.function."""
 
 import tensorflow as tf
 
@@ -7,12 +7,12 @@ from dual_device_strategy.hop import component_specs
 
 
 class StagedOptional(tf.experimental.Optional):
-    """A batch that may be there, which stays on the model device whatever a graph does with it.
+    """An optional batch that stays on the model device.
 
-    TensorFlow prefers the host for ops on optionals.  In a `tf.while_loop` or `tf.cond` that passes
-    one on, as Keras's `fit` does with several steps per execution, a batch went to the host and
-    back on every step, each time behind the step before.  So the optional is in a variable on the
-    model device, and only the handle of that is passed on.
+    TensorFlow prefers the host for ops on optionals.  If a `tf.while_loop` or `tf.cond` passes one
+    on, as in Keras's `fit` with several steps per execution, the batch goes to the host and back on
+    every step, and waits for the step before.  So here the optional is in a variable on the model
+    device, and only the variable's handle is passed on.
     """
 
     def __init__(self, handle: tf.Tensor, element_spec, device: str):

@@ -1,4 +1,4 @@
-"""The way of a batch: host -> data device -> model device, one slot at a time.
+"""How a batch travels: host -> data device -> model device, one slot at a time.
 
     dataset            a tf.data pipeline on the data device's host
     pinning            to memory that a GPU reads by itself, see `pinned.py`
@@ -13,7 +13,8 @@
     time 3   training   ready      ready      preparing
     time 4              training   ready      ready
 
-Why two READY batches: see `copies.py`.  With three slots there is one, and one copy at a time.
+`copies.py` says why there are two READY batches.  With three slots there is one, and one copy at a
+time.
 """
 
 import itertools
@@ -32,8 +33,8 @@ from dual_device_strategy.host_part import HostPart
 from dual_device_strategy.out_of_memory import PREPARING, READY, bytes_of, scope_name
 from dual_device_strategy.slot_tuning import MOST
 
-# A smaller batch is copied in less than 0.2 ms over a link of 5 GB/s, which is what the second
-# copy's way over the host costs a loop whose steps take no time.
+# A smaller batch is copied in less than 0.2 ms over a link of 5 GB/s. Two copies cost a loop with
+# empty steps as much, because their handles go through the host.
 WORTH_TWO_COPIES = 1_000_000
 _numbers = itertools.count()
 
@@ -57,10 +58,10 @@ class Staging:
     ):
         """Traces every function that the hops need.
 
-        `slots` is how many batches may wait on the first and on the second of the `devices`.  With
-        `slots_change`, `ready_slots` may be set anew between two iterators.  `host_options` are the
-        user's, which a dataset inside a tf.function no longer knows.  `captured` is that of the hop
-        to the data device.
+        `slots` are the numbers of batches that may wait on the first and the second of `devices`.
+        With `slots_change`, `ready_slots` may be set anew between two iterators.  `host_options`
+        are the user's; a dataset inside a tf.function no longer has them.  `captured` is passed to
+        the hop to the data device.
         """
         (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
         self.number = next_number()
@@ -137,10 +138,10 @@ class Staging:
         record: IteratorRecord | None = None,
         again: tf.data.Iterator | None = None,
     ) -> tf.data.Iterator:
-        """`host`'s batches, through the front end, as components on the target device.
+        """An iterator over `host`'s batches after the front end, on the target device.
 
-        `record` is told what a checkpoint of the iterator needs.  `again` is an iterator of this
-        staging that is to become the new one.
+        `record` collects what a checkpoint of the iterator needs.  If `again` is an iterator of
+        this staging, it begins anew over `host`, and no other is made.
         """
         with tf.device(self.host.device):
             return self.iterator_from(iter(self.host.of(host)), record, again)
@@ -167,7 +168,7 @@ class Staging:
 
 
 def next_number() -> int:
-    """One for each staging; an id() comes back after the object is gone."""
+    """A new number for each staging; an id() would be used again after the object is gone."""
     return next(_numbers)
 
 

@@ -11,9 +11,9 @@ from dual_device_strategy.staged_input import StagedInput, check_options, check_
 
 
 class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
-    """Trains on one device; input iterators and feature extraction live on another.
+    """A strategy that trains on one device and prepares batches on another.
 
-    Made for two GPUs and an input pipeline that keeps the first one waiting:
+    It is for two GPUs and an input pipeline that keeps the first one waiting:
 
     >>> strategy = DataModelSplitStrategy("CPU:1", "CPU:2")     # or "GPU:1", "GPU:0"
     >>> with strategy.scope():
@@ -23,7 +23,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     >>> weight.device, scale.device
     ('/job:localhost/replica:0/task:0/device:CPU:2', '/job:localhost/replica:0/task:0/device:CPU:1')
 
-    What `on_data_device` is given runs on the data device, one batch ahead of the step:
+    The function given to `on_data_device` runs on the data device, one batch ahead of the step:
 
     >>> dataset = tf.data.Dataset.range(8).batch(4)
     >>> dataset = dataset.apply(on_data_device(lambda x: scale * tf.cast(x, tf.float32)))
@@ -37,8 +37,8 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
 
     Keras `fit`, `evaluate` and `predict` distribute their datasets in the same way.  The same
     script runs under `MirroredStrategy`, `OneDeviceStrategy` or no strategy: there the function
-    is an ordinary `map` on the host and `data_scope()` changes nothing.  There is one replica;
-    the data device is not one.
+    is an ordinary `map` on the host and `data_scope()` changes nothing.  There is one replica, on
+    the model device.
 
     A batch is PREPARING on the data device, then READY on the model device, then TRAINING.  No
     more than `slots` batches exist beyond the host: by default one PREPARING, two READY or on their
@@ -46,33 +46,33 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     each device holds up to `slots - 1` batches.  Four is the least that hides the copy in a
     loop that runs ahead of the device: TensorFlow's copy waits for the steps that are queued
     when it is issued, so such a loop needs two copies under way.  With three slots there is one
-    copy at a time, which such loops wait for; with two there is no READY batch, and every loop
+    copy at a time, and such loops wait for it.  With two there is no READY batch, and every loop
     waits.
 
-    What it sets on a dataset, where the user's own `tf.data.Options` say nothing:
+    These options are set on a dataset, unless the user's own `tf.data.Options` set them:
 
     * `threading.private_threadpool_size`, for the host pipeline: the number of cores.  The hops
-      to the devices have threads of their own; so neither ever waits for the other's.
+      to the devices have threads of their own, so neither waits for the other's.
     * On the two devices: no autotuning, no injected prefetch and no other rewriting, because
       every buffer there is a slot.
 
-    Nothing is set for the order of elements or for determinism.
+    The order of elements and determinism are left as they are.
 
     `tf.distribute.InputOptions`: `experimental_fetch_to_device=False` leaves the batches on the
     host of the model device.  `experimental_per_replica_buffer_size`, if it is not 1 (the
     default of TensorFlow), is the number of READY slots for that dataset; 0 also stops the data
-    device from working ahead.  `PER_REPLICA` calls a dataset function once, as there is one
-    replica; for a whole dataset it is refused, as TensorFlow's strategies do.
-    `experimental_place_dataset_on_device` is what it is under `OneDeviceStrategy`: of no effect
-    for a whole dataset, an error of TensorFlow's for a dataset function.
+    device from working ahead.  `PER_REPLICA` calls a dataset function once, because there is one
+    replica; for a whole dataset it is refused, as under TensorFlow's strategies.
+    `experimental_place_dataset_on_device` does the same as under `OneDeviceStrategy`: it has no
+    effect on a whole dataset, and TensorFlow raises an error for a dataset function.
 
-    `strategy.data_device` and `strategy.model_device` are full device names; `strategy.slots` is
-    what was asked for, an iterator's `slots` the number it has.
+    `strategy.data_device` and `strategy.model_device` are full device names.  `strategy.slots` is
+    the requested number; an iterator's `slots` is the number it has.
 
     Args:
       data_device: where input iterators and feature extraction live, by its logical name in this
-        program, such as "GPU:1".  Or what `configure_devices(data_gpu=..., model_gpu=...)`
-        returned, for both devices: that function takes physical indices and knows the names.
+        program, such as "GPU:1".  Or the result of `configure_devices(data_gpu=..., model_gpu=...)`
+        for both devices: that function takes physical indices and knows the names.
       model_device: where variables live and steps run, such as "GPU:0".  With neither given, the
         data is on GPU:1 and the model on GPU:0, TensorFlow's default device, unless GPU:1 is the
         card with more memory or, at equal memory, the faster one; with one GPU the data is on the
@@ -80,10 +80,10 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
       slots: the most batches that may exist beyond the host, at least 2.  "auto" begins with 4 and
         chooses anew whenever a dataset is iterated again, never inside an epoch: the smallest
         number up to 8 that hides the jitter measured in the epoch before and fits into the model
-        device's free memory.  Where the loop over an epoch is inside a tf.function, the number is
-        what it was when that was traced.
+        device's free memory.  If the loop over an epoch is inside a tf.function, the number stays
+        as it was when that function was traced.
       warm_up: fill the READY slots before the first batch is handed out.
-      data_service: where the host's part of every dataset runs; None for this host.
+      data_service: runs the host's part of every dataset; None runs it on this host.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
                 )
             data_device, model_device = data_device.data_device, data_device.model_device
         data_device, model_device = device_pair(data_device, model_device)
-        # Not OneDeviceStrategy.__init__, which makes an extended of its own.  Being a kind of
-        # OneDeviceStrategy is what libraries look for in a strategy with a single replica.
+        # Not OneDeviceStrategy.__init__, which makes an extended of its own.  This derives from
+        # OneDeviceStrategy because libraries look for it in strategies with a single replica.
         tf.distribute.Strategy.__init__(
             self, SplitExtended(self, data_device, model_device, slots, bool(warm_up))
         )
@@ -123,7 +123,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
 
     @property
     def slots(self) -> int | str:
-        """The number of slots that was asked for, or "auto"; an iterator has the number in use."""
+        """The requested number of slots, or "auto"; `iterator.slots` is the number in use."""
         return self.extended.slots
 
     def run(self, fn, args=(), kwargs=None, options=None):
@@ -137,7 +137,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
 
 
 class SplitExtended(StagedInput, compat.OneDeviceExtended):
-    """The one replica is on the model device; the data device feeds it."""
+    """The strategy's variables and datasets: one replica on the model device."""
 
     def __init__(self, strategy, data_device, model_device, slots, warm_up):
         super().__init__(strategy, model_device)

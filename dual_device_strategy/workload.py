@@ -25,10 +25,10 @@ class Workload:
     """The sizes of a batch and, for emulated devices, the times of host, front end and step.
 
     `host`, `front_end` and `train_step` make its three parts.  `part_ms` is in milliseconds for a
-    batch of 16, and `fixed_ms` what each launch of front end and step takes beside, whatever the
-    batch.  `step_mb` is the memory that the emulated step takes for each element of a batch.
-    `width` and `layers` are those of the real step's transformer.  The step's loss is the part of
-    its rows in that of the whole batch, so the losses of replicas are added up.
+    batch of 16; `fixed_ms` is added for each launch of front end and step.  `step_mb` is the memory
+    that the emulated step takes for each element of a batch.  `width` and `layers` are the sizes of
+    the real step's transformer.  The losses of replicas are to be added up: each is its rows' part
+    of the whole batch's loss.
     """
 
     batch_size: int = 16
@@ -41,7 +41,7 @@ class Workload:
     layers: int = 8
 
     def scaled_ms(self) -> tuple[float, ...]:
-        """What the parts take for a whole batch."""
+        """The times of the parts for a whole batch."""
         fixed = (0.0, *self.fixed_ms)
         return tuple(
             of_launch + ms * self.batch_size / REFERENCE_BATCH
@@ -49,7 +49,7 @@ class Workload:
         )
 
     def _ms_of(self, part: int, rows: int | None, tensor: tf.Tensor):
-        """What front end (1) or step (2) takes for the rows of a tensor."""
+        """The time of front end (1) or step (2) for the rows of a tensor."""
         rows = tf.cast(tf.shape(tensor)[0], tf.float32) if rows is None else rows
         return self.fixed_ms[part - 1] + self.part_ms[part] / REFERENCE_BATCH * rows
 

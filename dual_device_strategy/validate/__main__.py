@@ -1,12 +1,12 @@
 """python -m dual_device_strategy.validate [FLAGS]
 
-Proves a set-up in five sections: prerequisites, configuration, placement, transfers, pipeline.
-With several data or model GPUs there is a section of transfers for each two of them, and one on
+Checks a set-up in five sections: prerequisites, configuration, placement, transfers, pipeline.
+With several data or model GPUs there is a section on transfers for each pair of them, and one on
 training with all. Every line passes, fails with a remedy, or informs; the exit code is 0 only if
 every check passed.
 
-With --on_hardware --report=FILE it goes on with what only two real GPUs can show, an hour's run
-among it, and writes a report to send. With --emulate_gpus=2 that is a rehearsal.
+With --on_hardware --report=FILE it goes on with checks that need two real GPUs, including an hour's
+run, and writes a report to send. With --emulate_gpus=2 that is a rehearsal.
 """
 
 import json
@@ -101,7 +101,7 @@ def _validate_several(report: Report, devices: Devices) -> None:
 
 
 def _validate_on_hardware(path: str) -> int:
-    """The exit code; raises ValueError where there is nothing to validate or to write to."""
+    """Returns the exit code; raises ValueError if there is nothing to validate or to write to."""
     gpus = len(tf.config.list_physical_devices("GPU"))
     if gpus < 2:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Section 2: configuring the two devices, and whether they are the ones that were asked for."""
+"""Section 2: configures the two devices, and checks that they are the requested ones."""
 
 import os
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from dual_device_strategy import emulation
 from dual_device_strategy.devices import Device, Devices, topology
 from dual_device_strategy.validate.report import Report
 
-# Enough to stand out in the driver's figure for a GPU's memory, which other programs use as well.
+# Enough to be visible in the driver's figure for a GPU's memory, which other programs use as well.
 _PROBE_MB = 64
 _START_RUNTIME_LATER = (
     "start nothing of TensorFlow before configure_devices, and set devices nowhere else"

@@ -1,4 +1,4 @@
-"""Each row of the table in `dual_device_strategy.emulation`, as the hardware does it."""
+"""Tests each row of the table in `dual_device_strategy.emulation` on the hardware."""
 
 import time
 
@@ -187,7 +187,7 @@ def _collectives(report, devices):
 
 
 def _losses(devices, jit=False):
-    """Of two epochs of `fit`, and of an own loop behind it."""
+    """The losses of two epochs of `fit`, and of a custom loop after it."""
     import keras
 
     keras.utils.set_random_seed(2)

@@ -1,8 +1,8 @@
-"""`--on_hardware`: what emulated GPUs cannot show, run on two real ones, for a report to send.
+"""`--on_hardware`: checks that need two real GPUs, written to a report to send.
 
-The order is that of the table in the docstring of `dual_device_strategy.emulation`, which says
-where emulated GPUs differ; then come speed, an hour's run and the memory limits.  On emulated GPUs
-it is a rehearsal: every check runs, and shortly, but what it finds says nothing of hardware.
+First come the rows of the table in the docstring of `dual_device_strategy.emulation`, which lists
+where emulated GPUs differ; then speed, an hour's run and the memory limits.  On emulated GPUs it is
+a rehearsal: every check runs briefly, but its findings say nothing about hardware.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ _HOUR = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """How much is run: steps of a loop, rounds of a comparison, batch sizes, the long run."""
+    """How much to run: steps of a loop, rounds of a comparison, batch sizes, the long run."""
 
     steps: int
     rounds: int
@@ -46,7 +46,7 @@ def title() -> str:
 
 
 def run(report: HardwareReport, sections: Report, devices: Devices, budget: Budget) -> None:
-    """All checks; `sections` is what `validate` found before."""
+    """Runs all checks; `sections` is the report of `validate` so far."""
     _machine(report)
     with report.check("The five sections of validate", "no check fails") as finding:
         failed = [line for line in sections.lines if line.status is Status.FAIL]

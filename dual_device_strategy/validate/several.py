@@ -56,7 +56,7 @@ def _rows(strategy):
 
 
 def _check_pieces(report, strategy, wanted):
-    """Batches are cut and copied; together their pieces are what was sent, each where it trains."""
+    """Checks that the pieces of each batch arrive where they train, and add up to the batch."""
     rows, sent = _rows(strategy), 20
     first = tf.range(rows * COLUMNS, dtype=tf.int32)
     dataset = tf.data.Dataset.range(sent).map(

@@ -1,4 +1,4 @@
-"""Which devices of a machine prepare, which train, and how long a step then takes.
+"""Layouts: which devices of a machine prepare, which train, and how long a step then takes.
 
 >>> work = Work(front_end=20, step=60, front_end_fixed=5, step_fixed=5, rows=24)
 >>> for layout in layouts(work, devices=2):
@@ -8,9 +8,9 @@
 65.0 ms  1 prepares, 1 trains
 90.0 ms  1 device, front end in the step
 
-Everything follows from what a whole batch takes on one device.  What is assumed: a front end and a
-step take a fixed time and one in proportion to their rows; devices are alike; a device does one
-thing at a time, and its links carry data meanwhile; slots hide jitter (`predict` knows jitter).
+Everything is computed from the times of a whole batch on one device.  The assumptions: a front end
+and a step take a fixed time and a time proportional to their rows; devices are alike; a device does
+one thing at a time, and its links carry data meanwhile; slots hide jitter (`predict` has jitter).
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ PREPARING, TRAINING, LINKS, HOST = "the data devices", "the model devices", "the
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a whole batch takes, in milliseconds.
+    """The times of a whole batch, in milliseconds.
 
     Attributes:
       host: the host pipeline of a machine.
@@ -29,13 +29,13 @@ class Work:
       front_end: the front end on one device, without its fixed cost.
       transfer: a prepared batch over the link of one device.
       step: the training step on one device, without its fixed cost.
-      front_end_fixed: what each launch of the front end takes, whatever its rows.
-      step_fixed: likewise of the step.
-      gap: what a loop needs between two steps if it reads the result of each.
-      gap_ahead: what is left of that in a loop that runs ahead: nothing with one replica; several
+      front_end_fixed: the cost of each launch of the front end, independent of its rows.
+      step_fixed: the same for the step.
+      gap: the time between two steps in a loop that reads the result of each.
+      gap_ahead: that time in a loop that runs ahead: nothing with one replica; several replicas
         are started one after the other, and wait for each other.
-      rows: of a whole batch.
-      gradient_mb: what devices add up after each step, in megabytes.
+      rows: the rows of a whole batch.
+      gradient_mb: the megabytes that devices add up after each step.
       link_gbps: the links between the devices of a machine, in gigabytes a second.
     """
 
@@ -78,12 +78,12 @@ class Layout:
 
     Attributes:
       name: in words.
-      preparing: how many devices prepare whole batches, in turns; 0 where the front end is in the
+      preparing: how many devices prepare whole batches, in turns; 0 if the front end is in the
         step.
-      rows: of each training device; where data devices train too, theirs are the last.
-      parts: what each part takes for a batch, by name.
-      gap: what is added to the devices that train if the loop reads on every step.
-      gap_ahead: likewise in a loop that runs ahead.
+      rows: the rows of each training device; data devices that train too come last.
+      parts: the time of each part for a batch, by name.
+      gap: the time added to a step if the loop reads on every step.
+      gap_ahead: the same in a loop that runs ahead.
     """
 
     name: str
@@ -96,18 +96,18 @@ class Layout:
 
     @property
     def step_ms(self) -> float:
-        """A step of a loop that reads the result of every step."""
+        """The time of a step in a loop that reads the result of every step."""
         return self._with(self.gap)
 
     @property
     def without_host(self) -> "Layout":
-        """The same fed by a host that takes no time."""
+        """The same if the host took no time."""
         parts = {part: ms for part, ms in self.parts.items() if part != HOST}
         return dataclasses.replace(self, parts=parts)
 
     @property
     def ahead_ms(self) -> float:
-        """A step of a loop that runs ahead of its devices, reading now and then."""
+        """The time of a step in a loop that runs ahead of its devices, reading now and then."""
         return self._with(self.gap_ahead)
 
     def _with(self, gap):
@@ -116,7 +116,7 @@ class Layout:
 
     @property
     def limit(self) -> str:
-        """The part that is the longest."""
+        """The longest part."""
         return max(self.parts, key=self.parts.get)
 
     @property

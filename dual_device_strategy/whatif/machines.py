@@ -1,7 +1,7 @@
-"""The same training on many machines: what the network, the slowest and restarts add.
+"""The same training on many machines: the cost of the network, of stragglers and of restarts.
 
-On paper: nothing here was measured on more than one machine.  Assumed, and each a field of
-`Cluster` or stated where it is used:
+This is arithmetic: nothing here was measured on more than one machine.  These are the assumptions,
+each a field of `Cluster` or stated where it is used:
 
 * Every machine has a batch of its own, so W machines train W times the rows in a step.
 * Gradients are added up in a ring after the step, hidden behind nothing: each machine sends
@@ -29,7 +29,7 @@ from dual_device_strategy.whatif.layouts import Layout, Work
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """What joins machines, and how they fail.
+    """The network between machines, and how often they fail.
 
     Attributes:
       network_gbps: the network of one machine, in gigabits a second.
@@ -62,7 +62,7 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class OnMachines:
-    """A step on many machines, and what of the time trains.
+    """The time of a step on many machines, and the share of time that is lost.
 
     Attributes:
       device_ms: the step of one machine alone.
