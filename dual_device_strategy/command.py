@@ -10,6 +10,7 @@ from absl import app, flags, logging
 
 from dual_device_strategy import emulation
 from dual_device_strategy.devices import Devices, configure_devices
+from dual_device_strategy.emulation import quiet
 from dual_device_strategy.replicas import MirroredDataModelSplitStrategy
 from dual_device_strategy.strategy import DataModelSplitStrategy
 
@@ -163,6 +164,8 @@ def start_emulation() -> None:
     """Starts the GPUs of --emulate_gpus, if any; a mistake in the flag ends the command."""
     with exit_on(ValueError, RuntimeError):
         start_emulation_from_flags()
+    if _EMULATE_GPUS.value is not None:
+        quiet.leave_out_missing_cuda()
 
 
 def configure_devices_from_flags(several: bool = False, shares_needed: bool = True) -> Devices:
