@@ -1,6 +1,6 @@
 """The commands of this package by name: `myxtts train`, or `python -m myxtts train`.
 
-Each is a module that `python -m` starts as well; `train.py` in the repository is `myxtts train`.
+Each command is also a module for `python -m`; `train.py` in the repository is `myxtts train`.
 """
 
 import difflib

@@ -4,8 +4,8 @@
     save_config(config, "run/batches.json")
     assert load_config(BatchConfig, "run/batches.json") == config
 
-Every class checks its own values when it is made, so that a settings file that was edited by hand
-is refused with the field, the value found and the value needed.
+Every class checks its own values when it is made. So a mistake in an edited settings file is
+refused with the field, the value found and the value needed.
 """
 
 import collections.abc
@@ -104,7 +104,7 @@ class AugmentConfig:
 
 @dataclasses.dataclass(frozen=True)
 class FeatureConfig:
-    """What `features.make_features` makes of a batch."""
+    """The features that `features.make_features` makes from a batch."""
 
     audio: AudioConfig = AudioConfig()
     augment: AugmentConfig = AugmentConfig()
@@ -133,7 +133,7 @@ class TextConfig:
 
 @dataclasses.dataclass(frozen=True)
 class PrepareConfig:
-    """What `corpus.prepare` accepts and what it does to the audio it copies."""
+    """The clips that `corpus.prepare` accepts, and how it changes the audio it copies."""
 
     sample_rate: int = 22050
     hop_length: int = 256
@@ -172,7 +172,7 @@ class BatchConfig:
     shuffle: bool = True
     drop_remainder: bool = True
     conditioning_seconds: tuple[float, float] = (3.0, 6.0)
-    # Of another clip of the speaker; or of the clip itself, half of it where it is too short.
+    # From another clip of the speaker, or else from the clip itself (half of it if it is short).
     crop: str = "other_clip"
 
     def __post_init__(self):

@@ -10,9 +10,9 @@ Takes the batches of `corpus.batches` and returns them with
     conditioning_mel_lengths  int32 [B]
     waveform                  int16 [B, T], only with `keep_waveform`
 
-Frame t is centred on sample t * hop; the mels are librosa's (`melspectrogram(center=True)`, zeros
-outside the clip), but for librosa's last frame where the length is a multiple of the hop. All that
-is random depends on the batch's `key` alone.
+Frame t is centred on sample t * hop. The mels are librosa's (`melspectrogram(center=True)`, zeros
+outside the clip), except that librosa adds a last frame if the length is a multiple of the hop.
+Everything random depends only on the batch's `key`.
 """
 
 import math
@@ -75,7 +75,7 @@ def make_log_mel(audio: AudioConfig) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
     floor = np.float32(audio.log_floor)
 
     def mel_of(waveform):
-        """Of one clip [T] or of several [B, T], before the logarithm."""
+        """The mels of one clip [T] or of several [B, T], before the logarithm."""
         outside = tf.zeros([*tf.unstack(tf.shape(waveform))[:-1], audio.n_fft // 2], waveform.dtype)
         waveform = tf.concat([outside, waveform, outside[..., hop:]], -1)
         # n_fft is a multiple of the hop, so a frame is a few whole rows of this: much cheaper

@@ -17,7 +17,7 @@ _SILENT_DBFS = -60.0
 
 
 def read_reference(path: str | os.PathLike, audio: AudioConfig) -> np.ndarray:
-    """The recording as mono float32 at the model's sample rate; UserError where it is unfit."""
+    """The recording as mono float32 at the model's sample rate; UserError if it is unfit."""
     path = os.fspath(path)
     need_reference(path)
     try:
@@ -40,7 +40,7 @@ def read_reference(path: str | os.PathLike, audio: AudioConfig) -> np.ndarray:
 
 
 def unreadable(path: str | os.PathLike, error: Exception) -> UserError:
-    """Names the formats that can be read; m4a, which telephones record, is none of them."""
+    """An error that names the readable formats; m4a, which telephones record, is not one."""
     reason = f"{error}".rstrip(". ")
     return UserError(
         f"the reference {path} cannot be read as audio ({reason}); WAV, FLAC, OGG, Opus and MP3 "
@@ -49,7 +49,7 @@ def unreadable(path: str | os.PathLike, error: Exception) -> UserError:
 
 
 def check_reference(waveform: np.ndarray, rate: int, name: str) -> None:
-    """UserError where there is too little of the voice to clone it."""
+    """Raises UserError if there is too little speech to clone the voice."""
     seconds = len(waveform) / rate
     if seconds < _SHORTEST:
         raise UserError(

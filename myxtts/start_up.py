@@ -5,8 +5,8 @@
     ...                     # until its devices are configured
     start_up.as_usual()
 
-Everything else on stderr goes through, also the last words of a process that dies: another process
-passes the lines on. With TF_CPP_MIN_LOG_LEVEL set by the user nothing is left out.
+Everything else on stderr goes through, even the last lines of a process that dies, because another
+process passes them on. If the user has set TF_CPP_MIN_LOG_LEVEL, nothing is left out.
 """
 
 import os

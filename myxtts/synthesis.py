@@ -9,7 +9,7 @@
 samples, little end first, for a player to read from a pipe.
 
 `--checkpoint` may also be a directory with a published XTTS v2 (model.pth, config.json and
-vocab.json): then its config.json says how codes are drawn, where no flag does; `--speaker=NAME`
+vocab.json). Then flags that are left out take their values from its config.json; `--speaker=NAME`
 takes one of its own voices, and `--speed=1.2` speaks faster.
 
 From Python: `myxtts.voice.Voice`, and `myxtts.xtts_v2.voice.PublishedVoice`.
@@ -133,7 +133,7 @@ def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:
 
 
 def _voice(given) -> tuple:
-    """The voice, how it speaks, and what else it is told when it does."""
+    """The voice, how it speaks, and further arguments for speaking."""
     from myxtts.training.published_run import published_source
 
     source = published_source(given.checkpoint)
@@ -170,7 +170,7 @@ def pcm16(waveform: np.ndarray) -> bytes:
 
 
 def _say(voice, line: Line, cloned, speaking, options: dict) -> None:
-    """Sentence by sentence into the file, so that what was said so far can be heard already."""
+    """Writes the speech sentence by sentence, so that the part so far can be played already."""
     start, samples = time.perf_counter(), 0
     count = len(voice.sentences(line.text, line.language))
     spoken = voice.spoken(line.text, line.language, cloned, speaking, **options)

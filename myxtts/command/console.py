@@ -1,4 +1,4 @@
-"""What a person sees of the log, and the whole of it in the run directory.
+"""The log: plain lines in a terminal, and all of it in the run directory.
 
 Lines in a terminal are plain; log.txt in the run directory has them with absl's prefixes (level,
 date, thread, file). Where the output goes into a file or a pipe, it has the prefixes as well.
@@ -46,7 +46,7 @@ def write_to(run: "RunDirectory") -> None:
 
 
 class Plain(std_logging.Formatter):
-    """The message alone, with "warning: " or "error: " before what is more than information."""
+    """Formats a line as its message alone, with "warning: " or "error: " where it is one."""
 
     def format(self, record: std_logging.LogRecord) -> str:
         text = super().format(record)

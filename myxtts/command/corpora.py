@@ -23,7 +23,7 @@ from myxtts.xtts_v2.cleaners.numbers import NoWords
 
 @dataclasses.dataclass(frozen=True)
 class Clips:
-    """The clips to train on, those to measure on (None if none are held out), and their source."""
+    """The training clips, the held-out clips (None if there are none), and their source."""
 
     training: Corpus
     validation: Corpus | None
@@ -31,7 +31,7 @@ class Clips:
     summary: Summary
 
     def copy_manifests(self, run: RunDirectory) -> None:
-        """Leaves in the run directory what says which clips it was trained on."""
+        """Copies the manifests, which list the clips of the run, into the run directory."""
         for part, prepared in self.prepared.items():
             place = run.manifests / part
             place.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ class Clips:
 
 
 def clips_of(job: Job) -> Clips:
-    """Makes or prepares what is not there yet; interrupted, it goes on the next time."""
+    """The clips, made or prepared if they are not there yet; an interrupted run goes on later."""
     if job.source is None:
         directory = job.values.embedded_dir
         logging.info("no --train_data: %s, in %s", job.embedded.describe(), directory)

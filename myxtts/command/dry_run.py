@@ -1,4 +1,4 @@
-"""--dry_run: everything about a run but the run."""
+"""--dry_run: checks a job and prints everything about it, without training."""
 
 import dataclasses
 import json

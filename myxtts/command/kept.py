@@ -33,7 +33,7 @@ class Kept:
 
 
 def kept_from(text: str | None, mistakes: list[str]) -> Kept | None:
-    """What --keep_data says."""
+    """The value of --keep_data."""
     if text is None:
         return None
     directory, _, share = text.rpartition(":")

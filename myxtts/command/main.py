@@ -1,7 +1,7 @@
 """The order of a run, from the arguments to the last line printed, and its exit code.
 
-0: done, or saved because somebody asked for it. 1: mistakes the user can mend, one sentence each.
-2: the training failed.
+0: done, or saved on request. 1: mistakes that the user can fix, one sentence each. 2: the training
+failed.
 """
 
 import os

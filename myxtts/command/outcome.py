@@ -87,10 +87,10 @@ def overlap(run: RunDirectory, stage: str) -> str:
 
 
 def both_train(devices: dict[str, dict]) -> str:
-    """What it would save if the data device trained a share as well, in words; "" if little.
+    """The saving if the data device trained on a share as well, in words; "" if it is small.
 
-    `devices`: what the monitor says of them. A step that takes s on one device and is prepared in f
-    on the other takes (f + s) / 2 if both train and one of them prepares too.
+    `devices` are the monitor's figures about them. If a step takes s on one device and preparing f
+    on the other, a step takes (f + s) / 2 if both train and one of them prepares too.
     """
     data, model = (devices.get(role, {}) for role in ("data", "model"))
     names = [device.get("device", "") for device in (data, model)]
@@ -108,7 +108,7 @@ def both_train(devices: dict[str, dict]) -> str:
 
 
 def _watched(run: RunDirectory, stage: str) -> dict:
-    """The monitor's summary of the latest sitting; empty where nothing was watched."""
+    """The monitor's summary of the latest session; empty if nothing was watched."""
     if not run.monitor_file(stage).exists():
         return {}
     lines = run.monitor_file(stage).read_text(encoding="utf-8").splitlines()
@@ -117,7 +117,10 @@ def _watched(run: RunDirectory, stage: str) -> dict:
 
 
 def _synthesis_command(run: RunDirectory, corpus: Corpus) -> str:
-    """In the voice of the longest clip up to six seconds, which is what training saw."""
+    """The command that speaks in the voice of the longest clip of at most six seconds.
+
+    Training saw references of that length.
+    """
     seconds = corpus.samples / corpus.sample_rate
     chosen = max(range(len(corpus)), key=lambda clip: (seconds[clip] <= 6, seconds[clip]))
     if seconds[chosen] > 6:

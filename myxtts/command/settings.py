@@ -34,15 +34,15 @@ DEFAULT_EPOCHS = 100  # with data and without another limit
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Everything a command line decides.
+    """A job: everything that a command line decides.
 
     Attributes:
       train: the settings of the training.
-      source: the corpus; None where one is made as `embedded` says.
-      stages: those to train.
-      start: what the weights start from; None: from chance.
-      kept: clips of languages that the model has, against forgetting; None: no more clips.
-      slots: of the split strategy, a number or "auto".
+      source: the corpus; None if `embedded` describes one to make.
+      stages: the stages to train.
+      start: the weights to start from; None for random ones.
+      kept: clips of languages that the model has, against forgetting; None for no such clips.
+      slots: the slots of the split strategy, a number or "auto".
       given: the names of the flags that were given.
     """
 
@@ -63,7 +63,7 @@ class Job:
 
 
 def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
-    """The job of parsed flags; raises Mistakes, the ones of the arguments among them."""
+    """The job of parsed flags; raises Mistakes, including those found in the arguments."""
     mistakes = list(mistakes)
     given = frozenset(flag.name for flag in all_flags() if values[flag.name].present)
     overrides = _overrides(values)
@@ -198,7 +198,7 @@ def _published(model: PublishedModel | None, values, overrides, mistakes) -> Pub
 
 
 def _default_length(values, train: dict) -> None:
-    """A run without any limit would never leave its first stage."""
+    """Gives a run without any limit a length; it would never leave its first stage."""
     if not {"epochs", "max_steps", "max_minutes"} & set(train):
         if values.train_data is None:
             train["max_minutes"] = ("max_minutes", DEFAULT_MINUTES)
@@ -207,8 +207,8 @@ def _default_length(values, train: dict) -> None:
 
 
 def _default_minutes(run_path: str, overrides: dict) -> None:
-    """A longer run is given more speech, or it would learn the little there is by heart. A run
-    that was begun keeps the speech it has, also when its time is raised."""
+    """The minutes of speech to make: more for a longer run, or it would learn the little there is
+    by heart. A run that has begun keeps its speech, even if its time is raised."""
     if "minutes" in overrides["embedded"]:
         return
     begun = _EMBEDDED_MINUTES.search(_text_of(RunDirectory(run_path).flags_file))
@@ -273,7 +273,7 @@ def _slots(text: str, mistakes: list[str]) -> int | str:
 
 
 def _not_writable(name: str, path: str | None) -> list[str]:
-    """What would fail only after the corpus was prepared is found now, and nothing is made."""
+    """Mistakes in output paths, found before anything is made, not after the corpus is prepared."""
     if path is None:
         return []
     place = Path(os.path.abspath(path))

@@ -1,4 +1,4 @@
-"""--init_from: what the weights start from, and which other flags go with it."""
+"""--init_from: the weights that training starts from, and the flags that go with it."""
 
 from myxtts import UserError
 from myxtts.command.flags import groups
@@ -8,7 +8,7 @@ from myxtts.training.start import Start, begun_from, start_of
 
 
 def what_is_started_from(values, given: frozenset[str], mistakes: list[str]) -> Start | None:
-    """What --init_from names; the flags that fit with it."""
+    """The directory that --init_from names; refuses flags that do not go with it."""
     run = RunDirectory(values.checkpoint_dir)
     if values.init_from is None:
         if begun := begun_from(run):

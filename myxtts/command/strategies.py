@@ -30,7 +30,9 @@ _OF_EACH_MACHINE = (
 
 
 def make_strategy(job: Job, devices: Devices) -> tf.distribute.Strategy:
-    """Losses are the same under all of them. With several machines it waits for the others.
+    """The strategy for the job; with several machines it waits for the others.
+
+    Losses are the same under all strategies.
 
     Raises:
       UserError: for devices, slots, shares, a cluster or a service that do not go together.
@@ -63,6 +65,6 @@ def make_strategy(job: Job, devices: Devices) -> tf.distribute.Strategy:
 
 
 def _flags_of(job: Job) -> dict[str, object]:
-    """What all workers must have been given."""
+    """The flags that must be the same on all workers."""
     names = [flag.name for flag in all_flags() if flag.name not in _OF_EACH_MACHINE]
     return {f"--{name}": job.values[name].value for name in names}

@@ -1,4 +1,4 @@
-"""The run itself, and what is said when it ends: where everything is and what it came to."""
+"""Runs the training, and prints at its end where everything is and what the results are."""
 
 import shlex
 import sys
@@ -36,11 +36,11 @@ def train(
     again: Sequence[str],
     flags: Sequence[str],
 ) -> int:
-    """Trains, or continues; the exit code. Of several workers the first one says what comes of it.
+    """Trains, or continues; returns the exit code. With several workers, the first one reports.
 
     Args:
-      again: the arguments of Python that run the same command again.
-      flags: those of them that are flags.
+      again: Python's arguments that run the same command again.
+      flags: the flags among them.
     """
     run, workers = RunDirectory(job.run_path), Workers(strategy)
     vocabulary = vocabulary_of(job, clips.training)
@@ -87,7 +87,7 @@ def train(
 
 
 def _texts(corpus: Corpus, vocabulary: Vocabulary, most: int) -> list[tuple[str, str]]:
-    """What samples say: held-out sentences of middle length, languages in turn."""
+    """The texts of samples: held-out sentences of medium length, languages in turn."""
     of_language: dict[str, list[str]] = {}
     for clip in range(len(corpus)):
         text, language = corpus.texts[clip], corpus.language_of(clip)
@@ -126,10 +126,10 @@ def _command(arguments: Sequence[str]) -> str:
 
 
 def failure(error: Exception, run: RunDirectory) -> str:
-    """What follows "training failed": what to do about a device that ran out of memory.
+    """The text after "training failed", which explains a device that ran out of memory.
 
-    Only that is explained; a `MemoryError` in Python, a full disk and too many open files are
-    errors like any other, though TensorFlow gives them the same class.
+    Nothing else is explained: a `MemoryError` in Python, a full disk and too many open files are
+    ordinary errors, although TensorFlow gives them the same class.
     """
     if not exhausted_device(error):
         return (

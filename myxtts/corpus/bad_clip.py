@@ -1,4 +1,4 @@
-"""What is wrong with a clip that is left out."""
+"""The reason why a clip is left out."""
 
 
 class BadClip(Exception):

@@ -82,9 +82,9 @@ def read_batches(
 
 
 def _without_tuning() -> tf.data.Options:
-    """Nothing here is left to be tuned, and dropping an iterator waits for tf.data's tuner, which
-    may miss that it is to end: it sleeps for up to a minute then. (Its thread is woken before the
-    cancellation it looks for is set.)"""
+    """Switches tf.data's tuner off: nothing here is left to tune. Dropping an iterator waits for
+    the tuner, which may miss its cancellation and then sleep for up to a minute. (TensorFlow wakes
+    its thread before it sets the cancellation.)"""
     options = tf.data.Options()
     options.autotune.enabled = False
     return options

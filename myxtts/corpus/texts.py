@@ -12,7 +12,7 @@ from myxtts.text.vocabulary import Vocabulary
 
 @dataclasses.dataclass(frozen=True)
 class Texts:
-    """Text i is `ids[starts[i] : starts[i] + lengths[i]]`."""
+    """The token ids of all texts; text i is `ids[starts[i] : starts[i] + lengths[i]]`."""
 
     ids: np.ndarray
     starts: np.ndarray

@@ -1,4 +1,4 @@
-"""Measures voice cloning: does speech in a voice that the run never heard sound like its reference?
+"""Measures voice cloning: does speech in a new voice sound like its reference?
 
     rows = cloning(Voice.load("RUN"), sentences, trained_voice_judge("recogniser"))
 

@@ -1,4 +1,4 @@
-"""What the commands that evaluate a run share: their flags, and mistakes told in one sentence."""
+"""Shared by the commands that evaluate a run: flags, and errors in one sentence."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

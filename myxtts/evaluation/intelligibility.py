@@ -1,4 +1,4 @@
-"""Measures intelligibility: a recogniser hears sentences that the voice was not trained on.
+"""Measures intelligibility: a recogniser transcribes sentences that the voice was not trained on.
 
     rows = intelligibility(Voice.load("RUN"), sentences, recogniser)
 

@@ -1,4 +1,4 @@
-"""Trains the networks that measure: speech to learn from, one loop, one store.
+"""Trains the recogniser and the judge: makes their speech, runs the loop, keeps the networks.
 
 espeak-ng makes their speech, with voices and seeds that training corpora never use. It is deleted
 once the network is trained.
@@ -39,7 +39,7 @@ class Lesson:
 
 
 def divided(corpus: Corpus, lesson: Lesson) -> tuple[Corpus, Corpus]:
-    """(to learn from, to examine with)"""
+    """(training clips, held-out clips)"""
     parts = corpus.split(lesson.held_out)
     if not all(map(len, parts)):
         raise ValueError(

@@ -44,7 +44,7 @@ def recogniser_named(
 
 
 class OtherRecogniser:
-    """What recognisers from other projects share."""
+    """The base of recognisers from other projects."""
 
     texts: frozenset[str] = frozenset()  # its training texts are not known
 

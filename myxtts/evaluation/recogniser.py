@@ -3,8 +3,8 @@
     recogniser = trained_recogniser("recogniser", "en")
     recogniser.transcribe([waveform], sample_rate=22050)  # ["the dusty bicycle ..."]
 
-It hears less than a second around each letter and knows no words or sentences, so it cannot guess
-what was mumbled. The first call trains it, which takes a quarter of an hour on one core, and keeps
+It sees less than a second around each letter and knows no words or sentences, so it cannot guess
+mumbled words. The first call trains it, which takes a quarter of an hour on one core, and keeps
 it in recogniser/en. Its training texts are kept with it, so that no evaluation uses them.
 """
 
@@ -118,7 +118,7 @@ class Recogniser:
 
     def _read(self, clips: list[np.ndarray]) -> list[str]:
         mel, mel_lengths = log_mels(clips, self.config.audio)
-        # Silence as far as a letter can hear, so that the result for a clip does not depend on its
+        # Silence as far as a letter's context reaches, so that the result does not depend on the
         # batch. An even number of frames, as in training, because the stride's padding shifts by a
         # frame between even and odd.
         silence = (2 * self.config.layers + 1) * self.config.kernel

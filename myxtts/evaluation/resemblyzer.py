@@ -1,4 +1,4 @@
-"""A judge of voices that somebody else made: the speaker encoder of PyPI's resemblyzer.
+"""A judge of voices from another project: the speaker encoder of PyPI's resemblyzer.
 
     judge = Resemblyzer()
     judge.vectors([waveform, ...], sample_rate)     # unit vectors [clips, 256]

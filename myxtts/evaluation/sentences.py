@@ -98,7 +98,7 @@ def new_sentences(
 
 
 def peoples_texts() -> list[str]:
-    """English sentences as people type them, written for judging; no corpus contains them."""
+    """English sentences that people might type, written for judging; no corpus contains them."""
     lines = Path(__file__).with_name("other_sentences_en.txt").read_text(encoding="utf-8")
     return [line for line in lines.splitlines() if line and not line.startswith("#")]
 

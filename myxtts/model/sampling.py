@@ -224,6 +224,6 @@ def _only_likely(logits, top_k, top_p):
 
 
 def most_codes(gpt, tokens: int | tf.Tensor) -> tf.Tensor:
-    """The limit that ends a voice which has not learnt to stop: no speech takes 12 codes per
-    token."""
+    """The most codes for a text; it ends a voice that has not learnt to stop. No speech takes 12
+    codes per token."""
     return tf.minimum(gpt.config.max_audio_tokens, 40 + 12 * tokens)

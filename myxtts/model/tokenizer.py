@@ -125,7 +125,7 @@ class Codebook(keras.layers.Layer):
                 dtype=dtype,
                 trainable=False,
                 autocast=False,
-                aggregation="only_first_replica",  # all have the same
+                aggregation="only_first_replica",  # they are equal on all replicas
             )
 
         codes, size = config.codes, config.code_size

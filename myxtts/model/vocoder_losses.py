@@ -79,12 +79,12 @@ def discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tenso
 
 
 def squared_adversarial_loss(scores: list[tf.Tensor]) -> tf.Tensor:
-    """The same with least squares, as in HiFi-GAN."""
+    """The vocoder's loss with least squares, as in HiFi-GAN, per discriminator."""
     return tf.add_n(means([tf.square(1 - s) for s in scores])) / len(scores)
 
 
 def squared_discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tensor:
-    """Likewise, of the discriminators."""
+    """The discriminators' loss with least squares, per discriminator."""
     parts = means([tf.square(1 - r) for r in real] + [tf.square(m) for m in made])
     return tf.add_n(parts) / len(real)
 

@@ -1,4 +1,4 @@
-"""Sums and means over the whole batch, of which each replica has a part.
+"""Sums and means over the whole batch, when each replica has a part of it.
 
     one, other = means([errors, others])                # of all elements on all replicas
     vectors = gathered(vectors)                         # the rows of all replicas, in their order
@@ -21,13 +21,13 @@ ROW = 3  # in a batch's key: the number of the row in the whole batch
 
 
 def replicas() -> int:
-    """Among how many the batch is divided."""
+    """The number of replicas among which the batch is divided."""
     context = tf.distribute.get_replica_context()
     return 1 if context is None else context.num_replicas_in_sync
 
 
 def total(x: tf.Tensor) -> tf.Tensor:
-    """The sum of the replicas' tensors; its gradient is right whatever is made of it."""
+    """The sum of the replicas' tensors, with the right gradient for any use."""
     if replicas() == 1:
         return x
     return tf.distribute.get_replica_context().all_reduce("SUM", x)
@@ -41,7 +41,7 @@ def gathered(x: tf.Tensor) -> tf.Tensor:
 
 
 def means(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """The mean of all elements of each, with one word to the others for them all; see `ratio`."""
+    """The mean of all elements of each tensor, with one exchange for all of them; see `ratio`."""
     if replicas() == 1:
         return [tf.reduce_mean(x) for x in tensors]
     counts = [tf.cast(tf.size(x), tf.float32) for x in tensors]
@@ -51,8 +51,8 @@ def means(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
 def ratio(numerator: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """The sum of the replicas' numerators over the sum of their counts, or over 1 if that is less.
 
-    What is made of it must be the same on all replicas, as losses are: then its gradient needs no
-    word from the others.
+    Everything computed from it must be the same on all replicas, as losses are: then its gradient
+    needs no exchange.
     """
     many = replicas()
     if many == 1:
@@ -76,10 +76,10 @@ def for_this_replica(seed: tf.Tensor) -> tf.Tensor:
 
 
 def drawn(draw: Callable[[tf.Tensor], tf.Tensor], key: tf.Tensor, axis: int = 0) -> tf.Tensor:
-    """What `draw(rows)` draws for the rows of the whole batch, of these rows only.
+    """The numbers for these rows out of those that `draw(rows)` draws for the whole batch.
 
-    A front end may see a part of a batch, on one of several machines; so each row is given what it
-    would be given among all rows. `key` is the batch's; `axis` is that of the rows.
+    On one of several machines a front end sees a part of a batch; each row gets the same numbers
+    as in the whole batch. `key` is the batch's; `axis` is that of the rows.
     """
     rows = key[:, ROW]
     return tf.gather(draw(tf.reduce_max(rows) + 1), rows, axis=axis)

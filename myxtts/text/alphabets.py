@@ -1,4 +1,4 @@
-"""The letters a language is written with; anything else in a text is worth a look."""
+"""The letters of each language; finds texts with letters of other scripts."""
 
 import collections
 import functools

@@ -20,11 +20,11 @@ _MISSED = 0.02
 class Budget:
     """The limits of one stage.
 
-    `steps` is known at once where epochs or steps are limited.  By minutes it is fixed from the
-    rate of the first steps, and saved in every checkpoint, so that the schedule of a run that
-    continues is the same. On the way it is corrected where it would miss the time.
+    `steps` is known at once if epochs or steps are limited.  With a limit in minutes it is fixed
+    from the rate of the first steps, and saved in every checkpoint, so that the schedule of a run
+    that continues is the same. It is corrected later if it would miss the time.
 
-    A stage has its share of the minutes, whatever those before it took; what they left over, too.
+    A stage has its share of the minutes, and the time that earlier stages left over.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Budget:
         self.steps = self.most if self.seconds is None else None
 
     def measure(self, step: int, seconds: float, measured_steps: int, measured_seconds: float):
-        """Fixes the number of steps, once enough of them were measured; whether it did."""
+        """Fixes the number of steps once enough of them were measured; returns whether it did."""
         if self.steps is not None or measured_steps < _MEASURED_STEPS:
             return False
         if measured_seconds < _MEASURED * self.seconds:
@@ -97,7 +97,7 @@ class Budget:
         return self.seconds - min(_AT_THE_END, _MOST_AT_THE_END * self.seconds)
 
     def is_over(self, seconds: float) -> bool:
-        """The time is up although steps are left."""
+        """Whether the time is up although steps are left."""
         return self.seconds is not None and seconds > self._until_the_end()
 
     def run_seconds_left(self, seconds: float) -> float | None:

@@ -1,14 +1,14 @@
-"""Checkpoints: whole or not there at all, and refused where they are damaged or do not fit.
+"""Checkpoints: either whole or not there; refused if they are damaged or do not fit.
 
 A checkpoint is a directory
 
-    state.json    step, position, settings and all else that is no tensor; the shapes of the
-                  tensors and the SHA-256 of every file, this one included
+    state.json    step, position, settings and everything else that is not a tensor; the shapes of
+                  the tensors, and the SHA-256 of every file including this one
     weights.*     the networks as they are to be used (averaged, where there is an EMA)
     training.*    the networks as they are trained, optimizers, averages (not in best/)
 
-The tensors are tf.train.Checkpoint files. A variable is known by its network and number: Keras's
-names count the layers made in the process and so are others in the next one.
+The tensors are tf.train.Checkpoint files. A variable is identified by its network and number,
+because Keras's names count the layers made in a process and differ in the next one.
 """
 
 import contextlib

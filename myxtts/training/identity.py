@@ -1,4 +1,4 @@
-"""Whose work a run directory holds: what a job must share with it to go on there.
+"""The identity of a run: what a job must have in common with it to continue it.
 
 A run belongs to one corpus, one set of held-out clips, one vocabulary and one size of networks
 (`RunIdentity`, kept in identity.json from the start). Each stage adds the settings that decide
@@ -41,7 +41,7 @@ class RunIdentity:
         )
 
     def refuse_another_job(self, run: RunDirectory, config: TrainConfig) -> None:
-        """Raises `UserError` where the run was begun with other clips, texts or networks."""
+        """Raises `UserError` if the run was begun with other clips, texts or networks."""
         if run.vocabulary_file.exists() and run.vocabulary().fingerprint != self.vocabulary:
             raise UserError(
                 f"{run.path} was begun with another vocabulary than this corpus gives; "
@@ -62,7 +62,7 @@ class RunIdentity:
     def refuse_other_stage(
         self, run: RunDirectory, stage: str, config: TrainConfig, precision: str
     ) -> None:
-        """Raises `UserError` where the stage was trained on other clips or with other settings."""
+        """Raises `UserError` if the stage was trained on other clips or with other settings."""
         record = run.record(stage)
         if record is None:
             return

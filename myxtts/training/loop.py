@@ -19,14 +19,14 @@ COLUMNS = ("counts", "learning_rate", "wait_seconds", "epoch", "batch")
 
 
 class Loop:
-    """The steps of a stage, on the device of the strategy, with no look at them from the host.
+    """Runs the steps of a stage on the strategy's devices, without reading anything back.
 
-    Make it in the strategy's scope. What is kept of the last `log_steps` steps is in `records`,
-    one row each; reading it waits for the device.
+    Make it in the strategy's scope. `records` has the figures of the last `log_steps` steps, one
+    row each; reading it waits for the device.
 
     With several replicas each has a part of every batch. Stages compute the loss of the whole batch
     (`model.whole_batch`), and replicas take the mean of their gradients. So records, norms,
-    averages and states are the same on all, and a step that is left out is left out by all.
+    averages and states are the same on all replicas, and a step is skipped by all or by none.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Loop:
         self._calls = {}
 
     def variables(self) -> list:
-        """What is to be saved beside networks and optimizers."""
+        """The variables to save in addition to networks and optimizers."""
         return [self.step, self.planned, *self.loss_scale.variables()]
 
     def is_traced(self, phase: int) -> bool:
@@ -60,7 +60,7 @@ class Loop:
         return phase in self._calls
 
     def run(self, iterator, steps: int, phase: int) -> None:
-        """`steps` steps with the next batches of the iterator."""
+        """Runs `steps` steps with the next batches of the iterator."""
         if phase not in self._calls:
             self._calls[phase] = tf.function(
                 lambda iterator, steps: self._run(iterator, steps, phase), autograph=True
@@ -84,7 +84,7 @@ class Loop:
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[None]:
-        """The averaged weights are in the networks' place meanwhile."""
+        """In this block the networks have their averaged weights."""
         self._swap_averages()
         try:
             yield
@@ -103,8 +103,8 @@ class Loop:
                 self.strategy.extended.update(variable, swap, args=(average,), group=False)
 
     def single_step(self, batch) -> tf.Tensor:
-        """One step of the last phase, for measuring: what `strategy.run` is given. Who has read
-        the result has waited for the step."""
+        """One step of the last phase, to be measured; pass it to `strategy.run`. Reading the result
+        waits for the step."""
         self._step(batch, tf.zeros([], tf.float64), len(self.stage.phases) - 1)
         return self._records.read_value()
 
@@ -138,8 +138,8 @@ class Loop:
 
     def _gradients(self, batch, phase):
         """`(scaled gradients, figures, norms, sane)` of one batch, gradients and norms by learner.
-        Where it is not sane, states are as they were. Of several replicas gradients and norms are
-        of this one's rows, the others of all."""
+        If it is not sane, states stay as they were. With several replicas, gradients and norms are
+        those of this replica's rows; figures and `sane` are those of all rows."""
         before = [tf.identity(state) for state in self._states]
         with tf.GradientTape(persistent=True) as tape:
             losses, figures = self.stage.losses(batch, seed_of(batch["key"]), phase)
@@ -161,7 +161,7 @@ class Loop:
         return gradients, figures, dict(zip(gradients, norms, strict=True)), sane
 
     def _add(self, batch, phase):
-        """One of the batches of a step of several."""
+        """Adds the gradients of one of a step's several batches."""
         gradients, figures, _, _ = self._gradients(batch, phase)
         for name, found in gradients.items():
             for total, gradient in zip(self._sums[name], found, strict=True):
@@ -206,7 +206,7 @@ class Loop:
         return self.config.grad_accum > 1 or self.loss_scale.active
 
     def _with_sums(self, gradients, figures):
-        """This batch's and those of `_add`, which begins anew."""
+        """The sums of this batch's gradients and those of `_add`, whose sums become zero."""
         for name, found in gradients.items():
             sums = self._sums[name]
             gradients[name] = [g + tf.identity(s) for g, s in zip(found, sums, strict=True)]

@@ -3,8 +3,8 @@
 What is counted: weights, the optimizer's two moments and the average; the tensors that the backward
 pass needs again, or, if that is more, the gradients, which come while those go; the batches in the
 slots. Each stage counts its tensors (`Stage.clip_memory`) per frame, token or sample, with factors
-fitted to measurements on emulated GPUs (`tests/benchmarks/memory.py` prints both). What a GPU's
-libraries take as well (`LIBRARIES`) is a guess: no hardware GPU was at hand.
+fitted to measurements on emulated GPUs (`tests/benchmarks/memory.py` prints both). The memory of a
+GPU's libraries (`LIBRARIES`) is a guess, because no hardware GPU was available.
 """
 
 import bisect

@@ -35,11 +35,11 @@ def scheduled_rate(config: StageConfig, step: tf.Tensor, planned: tf.Tensor) -> 
 class AveragingAdamW(keras.optimizers.AdamW):
     """Keras's AdamW, one fused kernel per variable, with averages of the weights.
 
-    `counts` is 1 for a step like any other; with 0 and gradients of zero, everything stays as it
-    is, bit for bit.  An average follows its weight by min(ema, t / (9 + t)), so that it is of use
-    early on.  Keras's own update takes eight passes over a variable where the kernel takes one.
+    `counts` is 1 for a normal step; with 0 and gradients of zero, everything stays as it is, bit
+    for bit.  An average follows its weight by min(ema, t / (9 + t)), so that it is useful early on.
+    Keras's own update takes eight passes over a variable; the kernel takes one.
 
-    With several replicas it is given the gradients of the whole batch, and adds nothing up.
+    With several replicas it gets the gradients of the whole batch, and does not add them up.
     """
 
     counts = 1.0

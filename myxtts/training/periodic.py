@@ -10,9 +10,9 @@ class Periodic:
         steps = saving.steps_left(step)     # until it is due
         if saving.is_due(step): saving.action()
 
-    `at_least`: how often it happens in a stage that is too short for `every`; then it waits until
-    `plan` says how many steps there are. It also happens after the last step then, which the
-    caller sees to, and so not shortly before.
+    `at_least` is how often it happens in a stage that is too short for `every`; it then waits until
+    `plan` sets the number of steps. The caller also does it after the last step, so it is not due
+    shortly before that.
     """
 
     def __init__(self, every: int, action: Callable[[], None], *, at_least: int | None = None):

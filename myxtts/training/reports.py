@@ -1,4 +1,4 @@
-"""Where a stage shows how it goes: TensorBoard and a progress bar."""
+"""Shows the progress of a stage: TensorBoard and a progress bar."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""Settings that will hurt, each with the better value. Nothing is changed by it.
+"""Finds settings that will hurt, and names better values. It changes nothing.
 
     for sentence in advice(job, facts_of(job, devices, clips, vocabulary)):
         logging.warning("advice: %s", sentence)
 
-A new rule is a `yield` in one of the generators of `rules`; what it goes by is a field of
+A new rule is a `yield` in one of the generators of `rules`; the facts it needs are fields of
 `facts.JobFacts`.
 """
 

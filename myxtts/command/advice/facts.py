@@ -1,4 +1,4 @@
-"""What advice goes by: the clips of a job, the devices, the host, the disk."""
+"""The facts behind advice: the clips of a job, the devices, the host, the disk."""
 
 import dataclasses
 import os
@@ -30,21 +30,21 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class JobFacts:
-    """The clips, devices, host and disk that the settings of a job meet.
+    """The clips, devices, host and disk of a job, against which its settings are checked.
 
     Attributes:
-      estimates: by stage.
+      estimates: memory estimates by stage.
       places: the devices.
-      replicas: how many of them, on all machines, train.
-      on_gpu: whether the model device is a GPU, and not an emulated one.
+      replicas: the number of devices that train, on all machines.
+      on_gpu: whether the model device is a real GPU.
       bfloat16_on_cpu: whether the processor multiplies bfloat16.
-      clips: in the training corpus.
-      batch_bytes: of the largest batch in host memory.
-      host_bytes: memory that is free on the host.
-      disk_bytes: free where the run directory is.
-      padding: share of a batch that is padding, with the buckets asked for.
+      clips: the number of clips in the training corpus.
+      batch_bytes: the size of the largest batch in host memory.
+      host_bytes: free memory on the host.
+      disk_bytes: free space on the disk of the run directory.
+      padding: the share of a batch that is padding, with the requested buckets.
       padding_static: the same with --static_shapes.
-      cores: of the host.
+      cores: the number of cores of the host.
     """
 
     estimates: dict[str, Estimate]
@@ -158,7 +158,7 @@ def _existing(place: Path) -> Path:
 
 
 def _free_host_bytes() -> int:
-    """What programs could have: free memory and what the system holds only as a cache."""
+    """The memory that programs could get: free memory and the system's caches."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             for line in file:
