@@ -1,4 +1,4 @@
-"""How commands begin and end, and mistakes that they find before they load anything large."""
+"""The begin and end of commands, and errors that they find before they load anything large."""
 
 import os
 import sys
@@ -38,8 +38,8 @@ def run_command(main: Callable[[list[str]], None], *, stopped: str = "stopped") 
 
 
 def parse_or_exit(argv: Sequence[str]) -> list[str]:
-    """Flags that cannot be read end the command with one sentence and exit code 1, where absl
-    would print FATAL. --help ends it with 0, where absl has 1."""
+    """Parses the flags. Wrong ones end the command with one sentence and exit code 1 (absl would
+    print FATAL); --help ends it with 0 (absl has 1)."""
     try:
         return flags.FLAGS(list(argv))
     except flags.Error as error:
@@ -51,6 +51,6 @@ def parse_or_exit(argv: Sequence[str]) -> list[str]:
 
 
 def need_reference(path: str | os.PathLike) -> None:
-    """Raises `UserError` where there is no such recording."""
+    """Raises `UserError` if the recording does not exist."""
     if not os.path.exists(path):
         raise UserError(f"the reference {path} does not exist; give an audio file of the voice")

@@ -5,8 +5,8 @@
     waveform = voice.speak("Good morning. How are you?", "en", cloned)
     for chunk in voice.stream("Good morning. How are you?", "en", cloned): ...
 
-Waveforms are float32 at `voice.sample_rate`. The same arguments give the same samples; the chunks
-of `stream` put together are what `speak` returns, but for rounding.
+Waveforms are float32 at `voice.sample_rate`. The same arguments give the same samples; the joined
+chunks of `stream` equal what `speak` returns, up to rounding.
 """
 
 import dataclasses
@@ -35,14 +35,15 @@ _FIRST_FRAMES, _EVERY = 16, 40
 
 @dataclasses.dataclass(frozen=True)
 class ClonedVoice:
-    """What the networks know of a speaker: averages over all pieces of all references."""
+    """A cloned speaker: averages over all pieces of all references."""
 
     latents: tf.Tensor  # [1, latents, width]
     speaker: tf.Tensor  # [1, size], of length 1
 
 
 class Voice:
-    """See the module. `vocoder` is "network" or "griffin_lim"."""
+    """A trained voice; the module's docstring shows its use. `vocoder` is "network" or
+    "griffin_lim"."""
 
     def __init__(self, networks: Networks, vocoder: str = "network"):
         if vocoder not in VOCODERS:
@@ -59,7 +60,7 @@ class Voice:
 
     @classmethod
     def load(cls, path: str | os.PathLike, vocoder: str | None = None) -> "Voice":
-        """From a run directory (the weights that did best), or a checkpoint inside one.
+        """A voice from a run directory (with its best weights), or from a checkpoint inside one.
 
         Without `vocoder`, the one that was nearer to held-out recordings at the end of training.
         """
@@ -86,7 +87,7 @@ class Voice:
         return self.vocabulary.languages
 
     def clone(self, references: Sequence[str | os.PathLike | np.ndarray]) -> ClonedVoice:
-        """From recordings of one speaker: files, or float waveforms at `sample_rate`."""
+        """A voice from recordings of one speaker: files, or float waveforms at `sample_rate`."""
         if not references:
             raise UserError("no reference was given; name at least one recording of the voice")
         latents, speakers = [], []

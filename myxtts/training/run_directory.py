@@ -4,8 +4,8 @@ config.json          the settings (TrainConfig)
 flags.txt            the flags of the command; train.py --flagfile=RUN/flags.txt repeats it
 vocabulary.json      the vocabulary
 identity.json        fingerprints of clips and vocabulary, to recognise another job; the precision
-init/, init.json     what the weights started from, where they did from others (`training.start`)
-LICENSE.txt          what weights that descend from others may be used for
+init/, init.json     the weights that training started from, with --init_from (`training.start`)
+LICENSE.txt          the licence of weights that were made from others
 manifests/           copies of the manifests trained and evaluated on
 checkpoints/STAGE/   STAGE is tokenizer, gpt, vocoder, ... (see `training.stages`)
     step-00001500/   a checkpoint to continue from, see `training.checkpoints`
@@ -32,7 +32,7 @@ from myxtts.training.config import TrainConfig
 
 
 class RunDirectory:
-    """Names the parts of a run; nothing is read or made before it is asked for."""
+    """The paths of the parts of a run; nothing is read or made until it is needed."""
 
     def __init__(self, path: str | os.PathLike):
         self.path = Path(os.path.abspath(path))
@@ -52,7 +52,7 @@ class RunDirectory:
 
     @classmethod
     def holding(cls, path: str | os.PathLike) -> "RunDirectory":
-        """The run directory that `path` is, or that it lies in, such as one of its checkpoints."""
+        """The run directory at `path`, or around it if `path` is, say, one of its checkpoints."""
         path = Path(os.path.abspath(path))
         if not path.exists():
             raise UserError(f"{path} does not exist; give the directory of a training run")

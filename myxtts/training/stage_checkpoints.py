@@ -1,4 +1,4 @@
-"""The checkpoints of a stage: what they hold, and how training goes on from them."""
+"""The checkpoints of a stage: their contents, and continuing from them."""
 
 import dataclasses
 from pathlib import Path
@@ -14,7 +14,7 @@ from myxtts.training.stages import Stage
 
 @dataclasses.dataclass
 class Progress:
-    """How far a stage has come: what a checkpoint says beside its tensors."""
+    """How far a stage has come: the part of a checkpoint that is not tensors."""
 
     step: int = 0
     trained_on: tuple[int, int] | None = None  # epoch and batch
@@ -44,9 +44,9 @@ class Progress:
 class StageCheckpoints:
     """The checkpoints of one stage.
 
-    `identity`: what a job must share with them to continue, see `identity`. All chance is drawn
-    from (seed, epoch, batch), so the position and the seeds are the state of all generators.
-    `writes`: whether this process saves them; another one does else.
+    `identity` is what a job must have in common with them to continue, see `identity`. All random
+    numbers are drawn from (seed, epoch, batch), so the position and the seeds are the state of all
+    generators. `writes` is whether this process saves them, or another one.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class StageCheckpoints:
             checkpoints.save(path, self._state(progress), self._weights_to_use())
 
     def load_best(self) -> dict:
-        """Puts the best weights in place; the checkpoint's state."""
+        """Loads the best weights; returns the checkpoint's state."""
         state = checkpoints.read_state(self.directory / "best")
         checkpoints.read_tensors(self.directory / "best", state, "weights", self._networks())
         return state

@@ -20,18 +20,18 @@ from myxtts.training.step_log import StepLog
 from myxtts.training.step_records import StepRecords
 from myxtts.training.workers import Workers
 
-# A stage that is too short for its settings is evaluated and shown this often all the same.
-# What it shows first takes seconds to trace, so that a short stage shows only what it ends with.
+# A stage that is too short for its settings is still evaluated and shown this often. The first
+# samples take seconds to trace, so a short stage makes them only at its end.
 _EVALUATIONS, _SHOWS = 4, 1
-# The last part of a plan that is not corrected any more: its learning rates are next to nothing.
+# The last part of a plan is not corrected any more, because its learning rates are nearly zero.
 _UNCORRECTED = 0.1
 
 
 class StageRun:
     """Trains one stage; make it with `restored`, then call `train` once.
 
-        calls = StageRun.restored(loop, data, held_out, budget, config, run, ...)
-        result = calls.train(interruption)
+        stage_run = StageRun.restored(loop, data=data, held_out=held_out, budget=budget, ...)
+        result = stage_run.train(interruption)
 
     The loop on the device makes a few steps a call. Between two calls the host does what is due
     (`Periodic`): it fetches figures, evaluates, shows, saves.
@@ -54,7 +54,7 @@ class StageRun:
         progress_bar: bool = True,
         seconds_before: float = 0.0,
     ):
-        """`seconds_before`: those the stage has taken already, for what is made here."""
+        """`seconds_before` is the time that the stage has taken already, to make the arguments."""
         self.workers = workers
         self.loop, self.stage, self.data, self.held_out = loop, loop.stage, data, held_out
         self.budget, self.config, self.run = budget, config, run
@@ -88,7 +88,7 @@ class StageRun:
         return run
 
     def train(self, interruption: Interruption) -> dict | None:
-        """The result, or None where a signal ended it and everything was saved."""
+        """The result, or None if a signal ended it after everything was saved."""
         progress = self.progress
         progress.preparing += self._seconds_before
         self._seconds_before, self._started = (
@@ -116,7 +116,7 @@ class StageRun:
             self.board.close()
 
     def _steps(self, interruption: Interruption) -> str | None:
-        """Why the stage is done; None after a signal."""
+        """Makes the steps; returns why the stage is done, or None after a signal."""
         config, progress, budget = self.config, self.progress, self.budget
         position = progress.next_batch(self.data.plan.batches_per_epoch)
         iterator = iter(self._distributed(self.data, position, augmented=True))
@@ -141,15 +141,15 @@ class StageRun:
                     return f"no better in {config.patience} evaluations"
             if interruption.signal:
                 self.save()
-                self.workers.wait()  # or those that end now would take along the one that writes
+                self.workers.wait()  # until the first worker has written; the end of one ends all
                 return None
             if budget.is_over(self.seconds()):
                 return "the time is up"
         return "all steps were made"
 
     def _correct_plan(self) -> None:
-        """Half way, half way from there to the end, and so on: a schedule that is cut off before
-        its end trains worse, and other programs on the machine may come and go."""
+        """Corrects the plan half way, half way from there to the end, and so on. A schedule that is
+        cut off trains worse, and other programs on the machine may come and go."""
         progress, budget = self.progress, self.budget
         if progress.planned_at is None or (
             progress.planned - progress.step > progress.step - progress.planned_at[0]
@@ -164,7 +164,7 @@ class StageRun:
             self.save()
 
     def _due(self, step: int) -> list[Periodic]:
-        """What is done after this step, in its order; `_finish` evaluates and shows at the end."""
+        """The actions due after this step, in order; `finish` evaluates and shows at the end."""
         in_order = [self._fetching, self._evaluating, self._showing, self._saving]
         self._bar.run_left(self.budget.run_seconds_left(self.seconds()))
         if step == self.budget.steps:
@@ -188,7 +188,7 @@ class StageRun:
             self._records.restart_clock()
 
     def _next_call(self, measured: "Measured") -> tuple[int, int]:
-        """How many steps until something else is to be done, and their phase."""
+        """The number of steps until the next action, and their phase."""
         config, step = self.config, self.progress.step
         if self.budget.steps is None:
             steps = min(config.steps_per_call, 5)
@@ -211,7 +211,7 @@ class StageRun:
         self._bar.says(what)
 
     def seconds(self) -> float:
-        """That the stage has taken so far, in all sittings."""
+        """The time that the stage has taken so far, in all sessions."""
         return self._seconds_before + self.workers.clock() - self._started
 
     def _plan(self) -> None:
@@ -237,7 +237,7 @@ class StageRun:
         self._records.restart_clock()
 
     def evaluate(self) -> None:
-        """Figures of the averaged weights on the held-out clips; the best weights are kept."""
+        """Evaluates the averaged weights on the held-out clips, and keeps the best weights."""
         self._fetch()
         progress = self.progress
         if self.held_out is None:

@@ -1,11 +1,11 @@
-"""What a run's weights start from (`--init_from`): a published directory, or another run.
+"""The weights that a run starts from (`--init_from`): a published directory, or another run.
 
     start = start_of("XTTS-v2")
     start.model, start.vocabulary      # those of the new run
     start.leave(RunDirectory("runs/mine"))
 
-Everything else about the new run is its own: clips, steps, optimizer, settings. What it starts from
-is copied into its `init/`, so that it can be continued, exported and heard without the original.
+Everything else about the new run is its own: clips, steps, optimizer, settings. The weights are
+copied into its `init/`, so that it can be continued, exported and heard without the original.
 """
 
 import dataclasses
@@ -28,15 +28,15 @@ from myxtts.xtts_v2.vocabulary import PublishedVocabulary
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """See the module.
+    """The weights that a run starts from; make it with `start_of`.
 
     Attributes:
-      path: as it was given.
+      path: the path as given.
       model: the sizes of all networks.
       vocabulary: the one the weights were trained with.
-      licence: what the weights may be used for; None where nobody said anything.
-      source: the published networks; None where they are ours.
-      weights: of ours, the checkpoint of each stage.
+      licence: the licence of the weights; None if it is not stated.
+      source: the published networks; None for our own.
+      weights: for our own networks, the checkpoint of each stage.
     """
 
     path: str
@@ -47,9 +47,9 @@ class Start:
     weights: dict[str, Path] = dataclasses.field(default_factory=dict)
 
     def leave(self, run: RunDirectory, languages: Iterable[str] = ()) -> None:
-        """Copies it into the run, whole or not at all; what is there already stays.
+        """Copies it into the run, whole or not at all; an existing copy stays.
 
-        `languages`: those of the clips; which libraries write their texts is noted.
+        `languages` are those of the clips; the libraries that write their texts are recorded.
         """
         if run.init.exists():
             return
@@ -73,8 +73,8 @@ class Start:
 
 
 def start_of(path: str | os.PathLike, run: RunDirectory | None = None) -> Start:
-    """What training starts from in `path`. A `run` that was begun from there has a copy, which is
-    what counts then; UserError where it was begun from something else."""
+    """The start in `path`. If `run` was begun from there, it has a copy, which is used instead;
+    UserError if it was begun from something else."""
     path = os.path.abspath(path)
     if run is not None and run.init.exists():
         begun = _said(run)

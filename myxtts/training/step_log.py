@@ -1,4 +1,4 @@
-"""steps.jsonl: the figures of every step of a run, which a resumed run goes on with."""
+"""steps.jsonl: the figures of every step of a run; a resumed run appends to it."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ class StepLog:
 
 
 def read_steps(path: Path) -> list[dict]:
-    """The lines that are whole; a process that was killed may have left half a one."""
+    """The complete lines; a process that was killed may have left half a line."""
     lines = []
     if path.exists():
         for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):

@@ -42,11 +42,11 @@ class StepRecords:
         self._since = time.perf_counter()
 
     def restart_clock(self) -> None:
-        """What happened since the last `fetch` was no step."""
+        """Leaves out the time since the last `fetch`, in which no step was made."""
         self._since = time.perf_counter()
 
     def fetch(self, *, timed: bool = True) -> None:
-        """`timed`: the time since the last fetch is that of steps, and not of tracing them."""
+        """`timed` is whether the time since the last fetch was spent on steps, not on tracing."""
         progress, first = self._progress, self._until
         if first == progress.step:
             return
@@ -62,7 +62,7 @@ class StepRecords:
         if timed:
             progress.waited += waited
             progress.stepping += seconds
-        # Those that were left out say nothing about the others.
+        # Skipped steps say nothing about the others.
         counted = [record for record in records if record["counts"]] or records
         progress.recent = {
             name: sum(record[name] for record in counted) / len(counted)
@@ -78,7 +78,7 @@ class StepRecords:
         self._bar.show(progress.recent[self._stage.parts[0]], share)
 
     def _follow_position(self, last: dict) -> None:
-        """The position is that of the batch the device says it trained on."""
+        """Sets the position to that of the batch that the device has trained on."""
         progress, per_epoch = self._progress, self._data.plan.batches_per_epoch
         wanted = progress.step * self._config.grad_accum
         if self._config.data_service:  # its batches come in any order

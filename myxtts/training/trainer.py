@@ -37,13 +37,13 @@ __all__ = ["Report", "Trainer", "TrainingFailed"]
 
 @dataclasses.dataclass
 class Report:
-    """What a run came to.
+    """The results of a run.
 
     Attributes:
-      finished: every stage that was asked for is done.
-      interrupted: the signal's name ("SIGINT", "SIGTERM"), where one ended the run; everything
-        was saved, and the same command continues.
-      stages: by stage, what is in its finished.json: steps, seconds, the held-out figures, ...
+      finished: whether every requested stage is done.
+      interrupted: the name of the signal ("SIGINT", "SIGTERM") that ended the run, if any;
+        everything was saved, and the same command continues.
+      stages: the contents of finished.json by stage: steps, seconds, the held-out figures, ...
       text: the final report as Markdown, also in report.md; "" when interrupted.
     """
 
@@ -59,13 +59,13 @@ class Trainer:
         trainer = Trainer(config, "runs/mine", corpus, validation, vocabulary, strategy=strategy)
         report = trainer.run()
 
-    Works alike under every strategy, and none. Of several replicas, on one machine or on several,
-    each trains on its part of the same batches, and losses are those of one replica; so a run may
-    go on with another number of devices. On several machines the first worker writes the run
-    directory, which all must see.
+    It works the same under every strategy, and without one. Several replicas, on one machine or on
+    several, each train on their part of the same batches, with the losses of one replica. So a run
+    may go on with another number of devices. On several machines the first worker writes the run
+    directory, and all must see it.
 
-    Making it writes nothing. `run` first compares the job with what the directory holds, finished
-    stages as well, and refuses another job's run before it writes (see `identity`).
+    The constructor writes nothing. `run` first compares the job with the directory's contents,
+    including finished stages, and refuses another job's run before it writes (see `identity`).
 
     Args:
       config: all settings. Those that decide weights or batches must be what they were when the
@@ -73,10 +73,10 @@ class Trainer:
       run_dir: the run directory, see `run_directory`; `run` makes it if it is not there.
       corpus: prepared clips to train on, with all its clips (what does not fit is left out here).
       validation: held-out clips with the same speaker and language ids, or None.
-      vocabulary: made of the corpus. It must be the one of the run where that exists already.
-      start: what the weights start from, see `start_of`; None: from chance. Its model and
+      vocabulary: made from the corpus; if the run exists already, it must be the run's own.
+      start: the weights to start from, see `start_of`; None for random ones. Its model and
         vocabulary must be those of the run.
-      strategy: None for the one in scope, or none.
+      strategy: None for the one in scope, if any.
       monitor: watch steps and devices, see `dual_device_strategy.Monitor` (not without a
         strategy).
       evaluation_texts: (text, language) pairs that are spoken every `sample_steps`; by default
@@ -253,7 +253,7 @@ class Trainer:
         return stage_run, monitor
 
     def _stage_identity(self, stage: str, precision: str) -> dict:
-        """What a checkpoint of the stage must agree with beside its settings."""
+        """What a checkpoint of the stage must agree with, besides its settings."""
         shared = dataclasses.asdict(self._identity)
         return {**shared, "precision": precision, **self._needed.digests(stage)}
 

@@ -23,18 +23,18 @@ from myxtts.training.run_directory import RunDirectory
 
 
 class Workers:
-    """Who trains together under a strategy.
+    """The workers that train together under a strategy.
 
         workers = Workers(strategy)
         corpus = workers.chief_first(prepare)
         stop = workers.meet(interruption.signal)    # the same on all, as are clock() and steps
 
-    What is exchanged goes through the strategy's own all-reduce; so all must call the same methods
-    in the same order. When another one is gone, they fail as any step does.
+    Values are exchanged through the strategy's own all-reduce, so all workers must call the same
+    methods in the same order. If a worker is gone, they fail as any step does.
 
     Attributes:
-      count: how many there are.
-      index: which one this is; 0 is the chief.
+      count: the number of workers.
+      index: the number of this worker; 0 is the chief.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):
@@ -53,8 +53,8 @@ class Workers:
         return self.index == 0
 
     def clock(self) -> float:
-        """Seconds, as `time.perf_counter`; of several workers the chief's at their last meeting, so
-        that what depends on time is the same on all."""
+        """Seconds, as `time.perf_counter`. With several workers it is the chief's clock at their
+        last meeting, so that decisions about time are the same on all."""
         return time.perf_counter() if self.count == 1 else self._now
 
     def meet(self, signalled: str | None = None) -> str | None:
@@ -71,13 +71,15 @@ class Workers:
         return found[0] if found else None
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Waits until all workers are here."""
         if self.count > 1:
             self._exchanged([0.0])
 
     def chief_first(self, action: Callable):
-        """What `action` returns on this worker; the others do it when the chief has done it, and
-        find its files."""
+        """Runs `action` on the chief, then on the others, which find its files.
+
+        Returns its result on this worker.
+        """
         if not self.chief:
             self.wait()
         result = action()

@@ -1,8 +1,8 @@
-"""What a training stage is, what it declares, and the list of all stages.
+"""The base class of training stages, and the list of all stages.
 
-Everything that is known of a stage stands in its class: what it needs, its networks, its learning
-rate, its memory, how it is judged. Flags, settings, checks, estimates, the order of a run and the
-report read it there. A new stage is a module beside `gpt.py` and a line in `__init__.py`.
+A stage's class has everything about it: the stages it needs, its networks, its learning rate, its
+memory, how it is judged. Flags, settings, checks, estimates, the order of a run and the report read
+it there. A new stage is a module next to `gpt.py` and a line in `__init__.py`.
 """
 
 import contextlib
@@ -37,9 +37,8 @@ class LongestClip:
 
 @dataclasses.dataclass(frozen=True)
 class ClipMemory:
-    """Numbers that one clip of a batch keeps on the model device, for the backward pass and as a
-    part of the batch; and on the data device while its batch is prepared (None: as a clip of our
-    own networks)."""
+    """The memory of one clip, in numbers of values: on the model device, for the backward pass and
+    in the batch; on the data device while its batch is prepared (None: as in our own networks)."""
 
     kept: float
     batch: int
@@ -48,7 +47,7 @@ class ClipMemory:
 
 @dataclasses.dataclass
 class Surroundings:
-    """What a stage is made in; it is made inside the strategy's scope."""
+    """The context in which a stage is made, inside the strategy's scope."""
 
     config: TrainConfig
     run: RunDirectory
@@ -58,9 +57,9 @@ class Surroundings:
     def trained(
         self, stage: str, scope: contextlib.AbstractContextManager | None = None
     ) -> dict[str, keras.Model] | None:
-        """The networks of another stage with the weights to use, None where there are none yet.
+        """The networks of another stage with the weights to use; None if it has none yet.
 
-        They compute in float32, as they will in synthesis. `scope`: what they are made in.
+        They compute in float32, as in synthesis, and are made in `scope`.
         """
         weights = self.run.weights(stage)
         if weights is None:
@@ -73,31 +72,31 @@ class Surroundings:
 
 
 class Stage:
-    """One part of the training; those there are: `tokenizer`, `gpt`, `vocoder` of our own
-    networks, and of published ones.
+    """One part of the training. There are `tokenizer`, `gpt` and `vocoder`, both of our own
+    networks and of the published ones.
 
     A subclass declares (class attributes and class methods):
-      name: as in flags, directories and reports.
+      name: its name in flags, directories and reports.
       form: whose networks it trains, see `ModelConfig.form`.
-      needs: the stages whose trained networks it works with, frozen, on the data device.
-      uses: stages likewise, in whose place there is also what the run started from.
+      needs: the stages whose trained networks it uses, frozen, on the data device.
+      uses: stages likewise; if one was not trained, the networks that the run started from do.
       makes: the networks it trains and saves as its result, by name.
-      learning: its settings unless flags say otherwise; the rate is that for `tiny`.
-      fixed: names of the settings in TrainConfig, beside those fixed for all stages, that may not
+      learning: its settings unless flags set them; the rate is the one for `tiny`.
+      fixed: names of settings in TrainConfig, besides those fixed for all stages, that may not
         change while it is trained.
-      parts: names of the figures of a training step, the first one being the loss to show.
+      parts: names of the figures of a training step; the first one is the loss to show.
       held_out: names of the figures of an evaluation; the first one decides which is best (less
         is better).
       needs_waveform: batches keep it.
-      makes_features: batches come to its front end as they were read, without our features.
-      width, reference_seconds, make_helpers, clip_memory, report_lines: see there.
+      makes_features: its front end gets batches as they were read, without our features.
+      width, reference_seconds, make_helpers, clip_memory, report_lines: see the methods.
 
     Make one with `restored`.
 
     Attributes of an instance:
-      networks: what `makes` made.
-      helpers: what is trained beside them and needed only to go on training.
-      learners: who learns what, by name; `losses` gives each its loss.
+      networks: the networks made by `makes`.
+      helpers: networks trained as well, and needed only to go on training.
+      learners: the `Learner`s by name; `losses` gives each its loss.
     """
 
     name: ClassVar[str]
@@ -114,8 +113,8 @@ class Stage:
 
     @classmethod
     def restored(cls, at: Surroundings) -> "Stage":
-        """A stage with new networks, or those its run starts from, and with those it needs restored
-        from their checkpoints."""
+        """A stage with new networks, or those that its run starts from; the networks it needs are
+        restored from their checkpoints."""
         made = cls(at, {name: at.trained(name, data_scope()) for name in cls.needs})
         first = at.run.init / cls.name
         if first.is_dir():
@@ -131,7 +130,7 @@ class Stage:
         self.learners: dict[str, Learner] = {}
 
     def restart_averages(self) -> None:
-        """The averages begin with the weights as they are now."""
+        """Makes the averages begin with the present weights."""
         for learner in self.learners.values():
             for variable, average in learner.pairs():
                 average.assign(variable)
@@ -143,7 +142,7 @@ class Stage:
 
     @classmethod
     def make_frozen(cls, model: ModelConfig, text_tokens: int) -> dict[str, keras.Model]:
-        """What it works with on the data device; for the estimate of memory."""
+        """The frozen networks on the data device; for the estimate of memory."""
         return {
             network: made
             for needed in cls.needs
@@ -159,13 +158,13 @@ class Stage:
 
     @classmethod
     def width(cls, model: ModelConfig) -> int:
-        """The width that the learning rate goes by, see `usual_rate`."""
+        """The width that the learning rate depends on, see `usual_rate`."""
         raise NotImplementedError(f"{cls.__name__} declares no width")
 
     @classmethod
     def usual_rate(cls, model: ModelConfig) -> float:
-        """The peak learning rate for networks of this size: what was measured with `tiny`, and
-        less in proportion to the width where that is larger."""
+        """The peak learning rate for networks of this size: the one measured with `tiny`, divided
+        by how many times wider they are."""
         share = cls.width(SIZES["tiny"]) / cls.width(model)
         return cls.learning.learning_rate * min(1.0, share)
 
@@ -183,7 +182,7 @@ class Stage:
 
     @classmethod
     def crop(cls, config: TrainConfig) -> str:
-        """Whose the reference is, see `BatchConfig.crop`."""
+        """The clip that references come from, see `BatchConfig.crop`."""
         return "other_clip"
 
     @classmethod
@@ -193,18 +192,18 @@ class Stage:
 
     @classmethod
     def report_lines(cls, result: Mapping) -> list[str]:
-        """What the report says of the stage's result beside the figures of all stages."""
+        """Lines for the report about the stage's result, besides the figures of all stages."""
         return []
 
     @classmethod
     def complaints(cls, config: TrainConfig, figures: Mapping[str, float]) -> list[str]:
-        """What is wrong with a stage that comes to these figures, in sentences; they are logged
-        during the run and stand in the report."""
+        """Sentences about what is wrong with a stage that has these figures; they are logged during
+        the run and appear in the report."""
         return []
 
     @property
     def phases(self) -> tuple[int, ...]:
-        """The steps from which `losses` is another function: its `phase` counts them."""
+        """The steps at which `losses` changes; its argument `phase` counts them."""
         return (0,)
 
     def front_end(self, batch: dict) -> dict:
@@ -214,12 +213,12 @@ class Stage:
     def losses(self, batch: dict, seed: tf.Tensor, phase: int) -> tuple[dict, dict]:
         """`(loss by learner, figures by name)` of a training step, traced once per phase.
 
-        A learner without a loss rests in this phase, a figure that is missing is 0.
+        A learner without a loss pauses in this phase; a missing figure is 0.
         """
         raise NotImplementedError(f"{type(self).__name__} declares no losses")
 
     def evaluate(self, batch: dict) -> dict:
-        """The figures of `held_out`, each the mean over the batch's clips."""
+        """The figures named in `held_out`, each the mean over the batch's clips."""
         raise NotImplementedError(f"{type(self).__name__} declares no evaluation")
 
     def show(self, exhibits) -> None:
@@ -238,7 +237,7 @@ _FORMS = {"own": STAGES, "xtts_v2": PUBLISHED_STAGES}
 
 
 def register(stage: type[Stage]) -> type[Stage]:
-    """Adds a stage behind those that are there; the ones it needs must be among them."""
+    """Adds a stage after the existing ones; the stages it needs must be among them."""
     known = _FORMS[stage.form]
     missing = [name for name in (*stage.needs, *stage.uses) if name not in known]
     if missing:
@@ -248,7 +247,7 @@ def register(stage: type[Stage]) -> type[Stage]:
 
 
 def stages_of(form: str) -> Mapping[str, type[Stage]]:
-    """By name, in the order in which they are trained; `form` is that of `ModelConfig`."""
+    """The stages by name, in the order of training; `form` is that of `ModelConfig`."""
     return _FORMS[form]
 
 
@@ -273,7 +272,7 @@ def in_order(stages: Iterable[str] | None, form: str = "own") -> tuple[str, ...]
 
 @contextlib.contextmanager
 def float32() -> Iterator[None]:
-    """Networks made in it compute in float32, whatever the run's precision is."""
+    """Networks made in this block compute in float32, regardless of the run's precision."""
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("float32")
     try:

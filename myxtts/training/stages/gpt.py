@@ -29,7 +29,7 @@ def _gpt(model: ModelConfig, text_tokens: int) -> Gpt:
 
 
 class GptStage(Stage):
-    """The tokenizer lives on the data device and makes the codes there, a batch ahead."""
+    """The GPT's stage; the tokenizer is on the data device and makes the codes a batch ahead."""
 
     name = "gpt"
     needs = ("tokenizer",)

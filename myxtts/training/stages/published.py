@@ -1,5 +1,5 @@
-"""What the stages of a published XTTS v2 share: they start from what is in the run's `init/`, and
-what is frozen works on the data device."""
+"""The base of the stages of a published XTTS v2: they start from the run's `init/`, and frozen
+networks run on the data device."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

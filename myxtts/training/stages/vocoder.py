@@ -28,8 +28,8 @@ _CRITICS = 62.0  # by sample and discriminator_width
 
 
 class VocoderStage(Stage):
-    """On the data device the tokenizer takes the mels to codes and back, and the speaker encoder
-    makes vectors of the references; segments are all of one shape."""
+    """The vocoder's stage. On the data device the tokenizer turns the mels into codes and back, and
+    the speaker encoder makes vectors of the references; all segments have the same shape."""
 
     name = "vocoder"
     needs = ("tokenizer",)
@@ -38,8 +38,8 @@ class VocoderStage(Stage):
     )
     learning = StageConfig(learning_rate=5e-4, share=0.09)
     parts = ("loss", "mel", "magnitude", "convergence", "adversarial", "features", "critics")
-    # The corrections keep the mel as asked for, whatever the network does; what it learns shows in
-    # the magnitudes.
+    # The corrections keep the mel at the requested one; what the network learns shows in the
+    # magnitudes.
     held_out = ("magnitude", "mel", "convergence")
     needs_waveform = True
 
