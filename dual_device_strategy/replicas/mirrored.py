@@ -72,8 +72,7 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
     variables and no random state, and that return the same rows for parts of a real batch as for
     the whole batch.  The choice is logged; `tf.train.Checkpoint(shares=strategy.share_choice)`
     keeps it.  An iterator keeps its shares.  So over an endless dataset, or in one long epoch, run
-    a first iterator (or a first `fit`) of about 30 steps.  The shares may differ between runs, and
-    with them the last digits of sums.
+    a first iterator (or `fit`) of about 30 steps.  Shares may differ between runs, as do then sums.
 
     If the loss is a sum over all rows, divided by the size of the global batch, the gradients are
     those of one device.  If it is a mean over a replica's rows, they are not, because each
@@ -148,6 +147,11 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
         if shares == AUTO:
             shares = self.share_choice.plan and self.share_choice.plan.shares
         return shares or (1 / self.num_replicas_in_sync,) * self.num_replicas_in_sync
+
+    @property
+    def chooses_shares(self) -> bool:
+        """Whether it was made with `shares="auto"`."""
+        return self.extended.shares == AUTO
 
     @property
     def share_choice(self) -> ShareChoice:
@@ -244,6 +248,7 @@ class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
             counts,
             self._roles,
             rows=rows,
+            endless=int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY,
             front_end=FrontEndAlone(
                 front_end, host_spec, rows=rows, host=host, data_device=self.data_device
             ),

@@ -1,15 +1,16 @@
 """`shares="auto"`: times each epoch, and gives the next one the best shares.
 
-Nothing is measured in the loop itself.  `batch_counts.py` notes when each batch arrives on the
-model devices; a step lasts from one arrival to the next.  After the first epoch the front end is
-timed by itself.  An epoch with equal shares does not show which part of a step is independent of
-the number of rows; the first epoch with other shares does.  So there is usually one change, often
-a second one.  Then the fastest plan that was tried stays.
+An epoch is what one iterator gives.  Nothing is measured in the loop itself.  `batch_counts.py`
+notes when each batch arrives on the model devices; a step lasts from one arrival to the next.
+After the first epoch the front end is timed by itself.  An epoch with equal shares does not show
+which part of a step is independent of the number of rows; the first epoch with other shares does.
+So there is usually one change, often a second one.  Then the fastest plan that was tried stays.
 """
 
 import itertools
 import json
 import math
+import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -43,15 +44,30 @@ class ShareChoice(tf.train.experimental.PythonState):
         tf.train.Checkpoint(model=model, shares=strategy.share_choice)
 
     Each dataset begins with them.  If a strategy has several datasets, the one with the longest
-    epochs chooses.
+    epochs chooses; an endless one counts as the longest.  If the work changes, say so:
+
+        strategy.share_choice.measure_again()       # another step on the same batches
+        strategy.share_choice.forget()              # another training
+
+    Datasets follow when they are iterated anew.
     """
 
     def __init__(self):
         self.plan: Plan | None = None
         self.settled = False  # whether nothing is left to try
-        self.restored = 0  # how many times
+        self.replaced = 0  # how many times, other than by a dataset's choice
         self._batches = 0  # in the longest epoch that led to this choice
         self._chosen_by: object = None
+
+    def measure_again(self) -> None:
+        """Chooses anew, from the present shares on, because a step takes another time now."""
+        self.settled = False
+        self.replaced += 1
+
+    def forget(self) -> None:
+        """Begins anew, with equal shares."""
+        self.plan, self._batches, self._chosen_by = None, 0, None
+        self.measure_again()
 
     def note(self, plan: Plan, settled: bool, batches: int, chosen_by: object) -> None:
         """Notes a dataset's choice; the same dataset may change its own after a shorter epoch."""
@@ -69,7 +85,7 @@ class ShareChoice(tf.train.experimental.PythonState):
         plan = state["plan"]
         self.plan = plan and Plan(bool(plan["all_prepare"]), tuple(map(int, plan["rows"])))
         self.settled, self._batches = bool(state["settled"]), int(state["batches"])
-        self.restored += 1
+        self.replaced += 1
 
 
 class ShareTuning:
@@ -82,6 +98,7 @@ class ShareTuning:
         roles: Roles,
         *,
         rows: int,
+        endless: bool,
         front_end: FrontEndAlone,
         pieces: Callable[[Plan], Sequence] | None,
     ):
@@ -89,19 +106,22 @@ class ShareTuning:
         self._front_end_ms: float | None = None
         self._front_fixed_ms = 0.0
         self._choice, self._counts, self._roles = choice, counts, roles
-        self._rows = rows
-        self.plan = equal(roles, rows)
-        self.settled = False
-        self._restored = choice.restored
-        self._adopt()
+        self._rows, self._endless = rows, endless
         self._before: int | None = None  # batches that had arrived when the epoch began
+        self.plan = equal(roles, rows)
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Begins anew with the strategy's choice, or with equal shares."""
+        self._replaced = self._choice.replaced
         self._observed: dict[Plan, list[float]] = {}
         self._changes = 0
         self._expected = math.inf  # ms of a step, predicted when the present plan was chosen
-
-    def _adopt(self) -> None:
+        self.settled = False
         plan = self._choice.plan
-        if plan and self._fits(plan):
+        if plan is None:
+            self.plan = equal(self._roles, self._rows)
+        elif self._fits(plan):
             self.plan, self.settled = plan, self._choice.settled
 
     def _fits(self, plan: Plan) -> bool:
@@ -113,8 +133,7 @@ class ShareTuning:
 
     def choose(self) -> Plan:
         """The plan of the epoch that begins now, learnt from the one before."""
-        if self._choice.restored != self._restored:
-            self._restored = self._choice.restored
+        if self._choice.replaced != self._replaced:
             self._adopt()
         elif not self.settled and self._before is not None:
             self._look_back()
@@ -175,9 +194,10 @@ class ShareTuning:
             self.plan, self.settled = fastest, True
             expected = tried[fastest]
         self._expected = expected
-        self._choice.note(self.plan, self.settled, count, chosen_by=self)
+        batches = sys.maxsize if self._endless else count
+        self._choice.note(self.plan, self.settled, batches, chosen_by=self)
         logging.info(
-            "shares: %s from this epoch on, %.1f ms a step expected; %s before took %.1f ms (whole "
+            "shares: %s from now on, %.1f ms a step expected; %s before took %.1f ms (whole "
             "batch on one device: front end %.1f, step %.1f, fixed cost of a step %.1f)%s",
             self._words(self.plan),
             expected,

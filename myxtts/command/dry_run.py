@@ -13,6 +13,7 @@ from myxtts.command.settings import Job
 from myxtts.config import to_json
 from myxtts.training.data import StageData
 from myxtts.training.memory import Estimate
+from myxtts.training.shares import ShareTrials
 
 
 def describe(job: Job, clips: Clips, devices: Devices) -> None:
@@ -57,6 +58,12 @@ def _devices(job: Job, devices: Devices) -> Iterator[str]:
     shares = job.values["shares"]
     told = f", shares {shares.serialize().partition('=')[2]}" if shares.present else ""
     yield f"{devices.reason}; strategy {job.values.strategy}, slots {job.slots}{told}"
+    if shares.value == "auto":
+        yield (
+            "shares are equal in the first steps of a stage, and that is what memory is estimated "
+            f"for; these are timed, {ShareTrials.STEPS} or {ShareTrials.STEPS_OF_SHAPES} at a "
+            "time, and then a device that has less to do gets more rows"
+        )
 
 
 def _corpus(job: Job, clips: Clips, vocabulary) -> Iterator[str]:

@@ -83,10 +83,11 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     slots = _slots(values.slots, mistakes)
     if slots == "auto" and values.strategy == "multi_worker":
         mistakes.append("--slots=auto is not there for --strategy=multi_worker: give a number")
-    if values.shares == "auto":
+    if values.shares == "auto" and values.deterministic:
         mistakes.append(
-            "--shares=auto measures one epoch after the other, and training here has no ends of "
-            "epochs: give numbers, such as those that --profile or the end of a run names"
+            "--shares=auto goes by the times of steps, which are others in every run, and "
+            "--deterministic wants the same run again: give the shares as numbers, such as those "
+            "that a run with --shares=auto has chosen"
         )
     if values.data_service is not None and values.strategy != "split":
         mistakes.append(

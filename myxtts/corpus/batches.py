@@ -1,6 +1,6 @@
 """Batches from disk: the plan's clips, read, cut and padded by tf.data's C++ ops.
 
-    dataset = read_batches(corpus, texts, plan, epoch=3, batch=17)
+    dataset = read_batches(corpus, texts, plan, begin=(3, 17))
 
 gives an endless stream that starts with batch 17 of epoch 3 and is the same every time. Python runs
 once per epoch, to make its plan, and never per clip.
@@ -23,7 +23,7 @@ samples that of the longest crop:
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -43,20 +43,20 @@ def read_batches(
     texts: Texts,
     plan: BatchPlan,
     *,
-    epoch: int = 0,
-    batch: int = 0,
+    begin: tuple[int, int] | Callable[[], tuple[int, int]] = (0, 0),
     epochs: int | None = None,
     workers: int | None = None,
     host_prefetch: int | None = None,
 ) -> tf.data.Dataset:
-    """The batches from batch number `batch` of `epoch` on, for `epochs` epochs."""
+    """The batches of `epochs` epochs; the first one is `begin`, a number of an epoch and one of a
+    batch in it. A function is asked for them by each iterator, if the epochs have no end."""
     config = plan.config
     workers = workers or default_workers()
     samples_of = plan.bucket_frames * plan.audio.hop_length
     tokens_of = _bucket_tokens(texts, plan)
     read = _clip_reader(corpus, texts=texts, plan=plan, samples_of=samples_of, tokens_of=tokens_of)
     rows = tf.data.Dataset.from_generator(
-        lambda: _rows(plan, epoch, batch, epochs),
+        lambda: _rows(plan, *(begin() if callable(begin) else begin), epochs),
         output_signature=tf.TensorSpec([None, 8], tf.int32),
     )
     rows = rows.prefetch(1)  # the next epoch's plan is made while this one is read
@@ -74,7 +74,7 @@ def read_batches(
         dataset = rows.flat_map(lambda epoch: batched(tf.data.Dataset.from_tensor_slices(epoch)))
     if epochs is not None:
         dataset = dataset.apply(
-            tf.data.experimental.assert_cardinality(plan.batches_per_epoch * epochs - batch)
+            tf.data.experimental.assert_cardinality(plan.batches_per_epoch * epochs - begin[1])
         )
     if host_prefetch is None:
         host_prefetch = default_host_prefetch(plan, int(tokens_of.max()))
@@ -95,8 +95,7 @@ def served_batches(
     texts: Texts,
     plan: BatchPlan,
     *,
-    epoch: int = 0,
-    batch: int = 0,
+    begin: tuple[int, int] = (0, 0),
     count: int | None = None,
     workers: int | None = None,
 ) -> tf.data.Dataset:
@@ -108,7 +107,7 @@ def served_batches(
     clips = plan.batches_per_epoch * plan.config.batch_size
     epochs = 1 if count is not None else int(np.clip(_PLANNED_CLIPS // clips, 1, 100))
     size = plan.config.batch_size
-    rows = np.concatenate([*_rows(plan, epoch, batch, epochs)])
+    rows = np.concatenate([*_rows(plan, *begin, epochs)])
     if len(rows) % size:
         raise ValueError(f"{len(rows)} clips do not make whole batches of {size}")
     read = _clip_reader(

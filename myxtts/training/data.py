@@ -1,6 +1,7 @@
 """The batches of a stage: which clips, in which shapes, with which features."""
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -89,7 +90,8 @@ class StageData:
             batch_size=size,
             **_references(stage, config),
             shuffle=False,
-            drop_remainder=False,
+            # Of equal batches nothing is left over, and how many rows they have is known.
+            drop_remainder=replicas > 1,
             temperature=1.0,
         )
         return cls(corpus, vocabulary, config, batches)
@@ -98,13 +100,14 @@ class StageData:
         self,
         stage: Stage | None,
         *,
-        position: int = 0,
+        position: int | Callable[[], int] = 0,
         augmented: bool,
         count: int | None = None,
     ) -> tf.data.Dataset:
         """The stage's batches from number `position` on, without end or `count` of them; call it
-        in the strategy's scope. Features, and what the stage adds to them, are made on the data
-        device. Without a stage the batches are whole clips with their features."""
+        in the strategy's scope. A function says the position of each iterator anew. Features, and
+        what the stage adds to them, are made on the data device. Without a stage the
+        batches are whole clips with their features."""
         features = make_features(
             FeatureConfig(
                 self._config.model.audio,
@@ -114,21 +117,32 @@ class StageData:
         )
         if stage is not None and stage.makes_features:
             features = dict
-        epoch, batch = divmod(position, self.plan.batches_per_epoch)
-        where = {"epoch": epoch, "batch": batch, "workers": self._config.workers}
+
+        def begin() -> tuple[int, int]:
+            number = position() if callable(position) else position
+            return divmod(number, self.plan.batches_per_epoch)
+
         if self._config.data_service and stage is not None:
             logging.warning(
                 "batches come from the data service at %s, in another order in every run: a run "
                 "that is stopped goes on from its weights, but not with the same losses",
                 self._config.data_service,
             )
-            dataset = served_batches(self.corpus, self._texts, self.plan, count=count, **where)
+            dataset = served_batches(
+                self.corpus,
+                self._texts,
+                self.plan,
+                begin=begin(),
+                count=count,
+                workers=self._config.workers,
+            )
         else:
             dataset = read_batches(
                 self.corpus,
                 self._texts,
                 self.plan,
-                **where,
+                begin=begin,
+                workers=self._config.workers,
                 host_prefetch=self._config.host_prefetch,
             )
             # Where the end is known, replicas need not ask each other for it on every step.

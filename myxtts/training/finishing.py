@@ -27,6 +27,7 @@ def finish(run: "StageRun", reason: str) -> dict:
     `reason`: why it ends.
     """
     began = time.perf_counter()
+    run.shares.end(run.progress.step)
     with Parts(f"{run.stage.name}, after its steps", 4, run.bar_shown) as parts:
         parts.begin("held-out clips")
         run.evaluate()
@@ -71,6 +72,7 @@ def _judge(run: "StageRun", reason: str, began: float, parts: Parts) -> None:
         "evaluations": progress.evaluations,
         "training": progress.recent,
         "devices": run.monitor and run.monitor.report(),
+        "shares": run.shares.chosen,
         "parameters": {n: parameters(net) for n, net in stage.networks.items()},
         "weights": weights,
         "identity": run.checkpoints.identity,

@@ -9,6 +9,7 @@ from myxtts.config import to_json
 from myxtts.training import checkpoints
 from myxtts.training.config import TrainConfig
 from myxtts.training.loop import Loop
+from myxtts.training.shares import ShareTrials
 from myxtts.training.stages import Stage
 
 
@@ -46,7 +47,8 @@ class StageCheckpoints:
 
     `identity` is what a job must have in common with them to continue, see `identity`. All random
     numbers are drawn from (seed, epoch, batch), so the position and the seeds are the state of all
-    generators. `writes` is whether this process saves them, or another one.
+    generators. `shares` are the trials of shares. `writes` is whether this process saves them, or
+    another one.
     """
 
     def __init__(
@@ -57,10 +59,12 @@ class StageCheckpoints:
         *,
         directory: Path,
         identity: dict,
+        shares: ShareTrials,
         writes: bool = True,
     ):
         self.stage, self.loop, self.config = stage, loop, config
         self.directory, self.identity, self._writes = directory, identity, writes
+        self.shares = shares
 
     def save(self, progress: Progress) -> None:
         path = self.directory / f"step-{progress.step:08d}"
@@ -88,6 +92,7 @@ class StageCheckpoints:
         if self._writes:
             checkpoints.clear_leftovers(self.directory)
         newest = checkpoints.newest(self.directory)
+        self.shares.restore(newest and newest[1].get("shares"))
         if newest is None:
             return Progress(), None
         path, state = newest
@@ -146,5 +151,6 @@ class StageCheckpoints:
             "random": {"seed": self.config.seed, "batches": self.config.batches.seed},
             "identity": self.identity,
             "replicas": self.loop.strategy.num_replicas_in_sync,
+            "shares": self.shares.state,
             "config": to_json(self.config),
         }

@@ -1,6 +1,7 @@
 """One stage from its first step, or from its newest checkpoint, to its result."""
 
 import time
+from collections.abc import Callable
 
 from absl import logging
 
@@ -8,6 +9,7 @@ from myxtts import UserError
 from myxtts.training.budget import Budget, Measured
 from myxtts.training.config import TrainConfig
 from myxtts.training.data import StageData
+from myxtts.training.evaluating import evaluate
 from myxtts.training.exhibits import Exhibits
 from myxtts.training.finishing import finish
 from myxtts.training.interruption import Interruption
@@ -15,6 +17,7 @@ from myxtts.training.loop import Loop
 from myxtts.training.periodic import Periodic
 from myxtts.training.reports import Bar, Board
 from myxtts.training.run_directory import RunDirectory
+from myxtts.training.shares import ShareTrials
 from myxtts.training.stage_checkpoints import Progress, StageCheckpoints
 from myxtts.training.step_log import StepLog
 from myxtts.training.step_records import StepRecords
@@ -61,16 +64,25 @@ class StageRun:
         self.strategy, self.monitor = loop.strategy, monitor
         self.exhibits, self.board, self.bar_shown = exhibits, board, progress_bar
         self._seconds_before = seconds_before
+        plan = data.plan
+        self.shares = ShareTrials(
+            self.strategy,
+            self.stage.name,
+            rows=plan.config.batch_size,
+            shapes=len(plan.bucket_frames),
+        )
         self.checkpoints = StageCheckpoints(
             self.stage,
             loop,
             config,
             directory=run.stage(self.stage.name),
             identity=identity,
+            shares=self.shares,
             writes=workers.chief,
         )
         self.progress = Progress()
-        self._fetching = Periodic(config.log_steps, self._fetch)
+        self.held_out_batches = None  # distributed, from the first evaluation on
+        self._fetching = Periodic(config.log_steps, self.fetch)
         self._evaluating = Periodic(config.evaluate_steps, self.evaluate, at_least=_EVALUATIONS)
         self._showing = Periodic(config.sample_steps, self.show, at_least=_SHOWS)
         self._saving = Periodic(config.checkpoint_steps, self.save)
@@ -100,8 +112,8 @@ class StageRun:
         else:
             log = StepLog(None, self.stage.name)
         self._bar = Bar(self.stage.name, progress.step, self.budget.steps, self.bar_shown)
-        self._says("tracing the first step")
-        self._records = StepRecords(
+        self.says("tracing the first step")
+        self.records = StepRecords(
             self.loop, self.data, self.config, progress, log=log, board=self.board, bar=self._bar
         )
         try:
@@ -118,15 +130,22 @@ class StageRun:
     def _steps(self, interruption: Interruption) -> str | None:
         """Makes the steps; returns why the stage is done, or None after a signal."""
         config, progress, budget = self.config, self.progress, self.budget
-        position = progress.next_batch(self.data.plan.batches_per_epoch)
-        iterator = iter(self._distributed(self.data, position, augmented=True))
+        batches = self.distributed(self.data, self._position, augmented=True)
+        left = None if budget.steps is None else budget.steps - progress.step
+        self.shares.begin(progress.step, self.stage.phase_of(progress.step), left)
+        iterator = iter(batches)
         measured = Measured(self.workers.clock)
         while budget.steps is None or progress.step < budget.steps:
             steps, phase = self._next_call(measured)
             self._call(iterator, steps, phase)
             interruption.signal = self.workers.meet(interruption.signal)
+            ends = interruption.signal or progress.step == budget.steps
+            if not ends and self.shares.are_due(progress.step, self.stage.phase_of(progress.step)):
+                iterator = None  # or its batches would stay beside the new ones
+                iterator = self._iterated_anew(batches)
+                measured = Measured(self.workers.clock)
             if budget.steps is None:
-                self._fetch()
+                self.fetch()
                 measured.add(steps)
                 if budget.measure(progress.step, self.seconds(), *measured.figures()):
                     progress.planned_at = progress.step, self.seconds()
@@ -146,6 +165,21 @@ class StageRun:
             if budget.is_over(self.seconds()):
                 return "the time is up"
         return "all steps were made"
+
+    def _iterated_anew(self, batches):
+        """An iterator over the batches from here on; with other shares, if any were chosen."""
+        self.fetch()
+        before, began = self.shares.state, time.perf_counter()
+        iterator = iter(batches)
+        self.progress.preparing += time.perf_counter() - began
+        if self.shares.state != before:
+            # At once: a run that is killed and continued must have the same shares.
+            self.save()
+        self.records.restart_clock()
+        return iterator
+
+    def _position(self) -> int:
+        return self.progress.next_batch(self.data.plan.batches_per_epoch)
 
     def _correct_plan(self) -> None:
         """Corrects the plan half way, half way from there to the end, and so on. A schedule that is
@@ -174,7 +208,7 @@ class StageRun:
     def _call(self, iterator, steps: int, phase: int) -> None:
         traced, began = self.loop.is_traced(phase), time.perf_counter()
         if not traced:
-            self._fetch()
+            self.fetch()
         if self.monitor is None:
             self.loop.run(iterator, steps, phase)
         else:
@@ -183,9 +217,9 @@ class StageRun:
         self.progress.step += steps
         self._bar.advance(steps)
         if not traced:
-            self._records.fetch(timed=False)
+            self.records.fetch(timed=False)
             self.progress.preparing += time.perf_counter() - began
-            self._records.restart_clock()
+            self.records.restart_clock()
 
     def _next_call(self, measured: "Measured") -> tuple[int, int]:
         """The number of steps until the next action, and their phase."""
@@ -196,17 +230,17 @@ class StageRun:
             steps = min(config.steps_per_call, self.budget.steps - step)
         for periodic in (self._fetching, self._evaluating, self._showing, self._saving):
             steps = min(steps, periodic.steps_left(step))
-        coming = [start for start in self.stage.phases if start > step]
-        steps = min([steps, *(start - step for start in coming)])
-        phase = len(self.stage.phases) - len(coming) - 1
+        steps = int(min(steps, self.shares.steps_left(step)))
+        phase = self.stage.phase_of(step)
+        steps = min([steps, *(start - step for start in self.stage.phases[phase + 1 :])])
         return (steps if self.loop.is_traced(phase) else 1), phase
 
-    def _distributed(self, data: StageData, position: int, **options):
+    def distributed(self, data: StageData, position: int | Callable[[], int], **options):
         with self.strategy.scope():
             dataset = data.batches(self.stage, position=position, **options)
         return self.strategy.experimental_distribute_dataset(dataset)
 
-    def _says(self, what: str) -> None:
+    def says(self, what: str) -> None:
         self._bar.run_left(self.budget.run_seconds_left(self.seconds()))
         self._bar.says(what)
 
@@ -227,57 +261,23 @@ class StageRun:
             f", in {limit / 60:.1f} minutes" if limit else "",
         )
 
-    def _fetch(self) -> None:
-        self._records.fetch()
+    def fetch(self) -> None:
+        """Brings the log and the progress up to the last step."""
+        self.records.fetch()
 
     def save(self) -> None:
-        self._fetch()
+        self.fetch()
         self.progress.seconds = self.seconds()
         self.checkpoints.save(self.progress)
-        self._records.restart_clock()
+        self.records.restart_clock()
 
     def evaluate(self) -> None:
         """Evaluates the averaged weights on the held-out clips, and keeps the best weights."""
-        self._fetch()
-        progress = self.progress
-        if self.held_out is None:
-            self._complain(progress.recent)
-            return
-        if progress.evaluations and progress.evaluations[-1]["step"] == progress.step:
-            return
-        self._says("held-out clips")
-        count = self.held_out.plan.batches_per_epoch
-        if not hasattr(self, "_held_out_batches"):
-            self._held_out_batches = self._distributed(
-                self.held_out, 0, augmented=False, count=count
-            )
-        batches = iter(self._held_out_batches)
-        with self.loop.averaged_weights():
-            figures = self.loop.evaluate(batches, count)
-        progress.evaluations.append({"step": progress.step, **figures})
-        self.board.figures(progress.step, figures, held_out=True)
-        logging.info(
-            "%s: step %d, held out: %s",
-            self.stage.name,
-            progress.step,
-            ", ".join(f"{name} {value:.4f}" for name, value in figures.items()),
-        )
-        self._complain(figures)
-        value = figures[self.stage.held_out[0]]
-        progress.evaluations_since_best += 1
-        if progress.best is None or value < progress.best:
-            progress.best, progress.best_step, progress.best_figures = value, progress.step, figures
-            progress.evaluations_since_best = 0
-            self.checkpoints.save_best(progress)
-        self._records.restart_clock()
-
-    def _complain(self, figures: dict) -> None:
-        for sentence in self.stage.complaints(self.config, figures):
-            logging.warning("%s: step %d: %s", self.stage.name, self.progress.step, sentence)
+        evaluate(self)
 
     def show(self) -> None:
-        self._fetch()
-        self._says("samples")
+        self.fetch()
+        self.says("samples")
         self.exhibits.step = self.progress.step
         try:
             with self.loop.averaged_weights():
@@ -287,4 +287,4 @@ class StageRun:
                 f"samples cannot be written to {self.run.samples}: {error.strerror}; make room, "
                 "and start the same command again"
             ) from None
-        self._records.restart_clock()
+        self.records.restart_clock()

@@ -134,6 +134,10 @@ def refuse_uneven_batches(strategy: tf.distribute.Strategy, stage: str, size: in
     replicas = strategy.num_replicas_in_sync
     shares = getattr(strategy, "shares", (1 / replicas,) * replicas)
     equal = len(set(shares)) == 1
+    if getattr(strategy, "chooses_shares", False):  # of whole rows, for each device one at least
+        if size >= replicas:
+            return
+        equal = True
     if size * min(shares) >= 1 and not (equal and size % replicas):
         return
     devices = f"{replicas} model devices"

@@ -56,7 +56,7 @@ corpus, texts = encode_texts(corpus, vocabulary, 402)
 times.append(now())
 ids = corpus.speaker_ids, corpus.language_ids
 plan = BatchPlan(corpus.samples, *ids, BatchConfig(), AudioConfig())
-next(iter(read_batches(corpus, texts, plan, epoch=7, batch=33)))
+next(iter(read_batches(corpus, texts, plan, begin=(7, 33))))
 times.append(now())
 print(json.dumps([b - a for a, b in zip(times, times[1:])]))
 """

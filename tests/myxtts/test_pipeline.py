@@ -31,7 +31,7 @@ def batches(spoken_corpus):
     features = make_features(FeatureConfig(augment=augment))
 
     def read(epoch=0, batch=0):
-        dataset = read_batches(corpus, texts, plan, epoch=epoch, batch=batch, epochs=2)
+        dataset = read_batches(corpus, texts, plan, begin=(epoch, batch), epochs=2)
         return dataset.apply(on_data_device(features))
 
     return read

@@ -206,6 +206,10 @@ class Stage:
         """The steps at which `losses` changes; its argument `phase` counts them."""
         return (0,)
 
+    def phase_of(self, step: int) -> int:
+        """Which of them a step is in."""
+        return sum(start <= step for start in self.phases) - 1
+
     def front_end(self, batch: dict) -> dict:
         """Runs on the data device, after the features were made; random by the batch's key only."""
         return batch

@@ -213,3 +213,9 @@ def test_flags_that_do_not_go_with_what_a_run_starts_from_are_mistakes(read_line
     assert told.startswith("--trainable is for training from a published XTTS v2: give --init_from")
     (told,) = read_line(f"--init_from={tmp_path}").mistakes
     assert told.startswith(f"--init_from: {tmp_path} is no training run")
+
+
+def test_shares_that_go_by_the_clock_are_no_part_of_a_deterministic_run(read_line):
+    assert read_line("--shares=auto").mistakes == []
+    (mistake,) = read_line("--shares=auto --deterministic").mistakes
+    assert "give the shares as numbers" in mistake

@@ -108,7 +108,7 @@ def test_reading_can_start_at_any_batch_of_any_epoch(encoded):
     stream = take(dataset, 3 * epoch)
     assert [tuple(b["key"][0, 1:3]) for b in stream] == [*itertools.product(range(3), range(epoch))]
     for start in (0, 1, epoch - 1, epoch, epoch + 3, 3 * epoch - 1):
-        _, other = reader(encoded, epoch=start // epoch, batch=start % epoch, workers=1)
+        _, other = reader(encoded, begin=divmod(start, epoch), workers=1)
         assert equal(take(other, 3), stream[start : start + 3]) or start > 3 * epoch - 3
         assert equal(take(other, 1), stream[start : start + 1])
 
@@ -120,7 +120,7 @@ def test_an_iterator_can_be_dropped_and_another_gives_the_same(encoded):
 
 
 def test_the_number_of_batches_is_known_and_kept(encoded):
-    plan, dataset = reader(encoded, epochs=2, batch=3)
+    plan, dataset = reader(encoded, epochs=2, begin=(0, 3))
     assert dataset.cardinality().numpy() == 2 * plan.batches_per_epoch - 3
     assert len(take(dataset, 10**6)) == 2 * plan.batches_per_epoch - 3
 
