@@ -64,17 +64,18 @@ def test_two_workers_that_are_killed_and_signalled_have_the_losses_of_one_proces
     start, processes
 ):
     run = start.place / "run"
-    workers = start()
-    wait_for_step(workers, run, 4)
-    workers[0].kill()  # the one that writes
-    began = time.monotonic()
-    assert workers[1].wait(10) == 1 and time.monotonic() - began < 10
-    said = [line for line in workers[1].stderr.splitlines() if line.startswith("error: ")]
-    assert len(said) == 1 and re.match(r"error: worker 0 \(127.0.0.1:\d+\) is gone, ", said[0])
-    assert "Traceback" not in workers[1].stderr
+    for killed, step in ((1, 4), (0, 7)):  # the first one writes
+        workers = start()
+        wait_for_step(workers, run, step)
+        workers[killed].kill()
+        other, began = workers[1 - killed], time.monotonic()
+        assert other.wait(10) == 1 and time.monotonic() - began < 10
+        (said,) = [line for line in other.stderr.splitlines() if line.startswith("error: ")]
+        assert re.match(rf"error: worker {killed} \(127.0.0.1:\d+\) is gone, ", said)
+        assert "Traceback" not in other.stderr
 
     workers = start()
-    wait_for_step(workers, run, 8)
+    wait_for_step(workers, run, 9)
     workers[1].send_signal(signal.SIGTERM)
     assert ended(workers, 120) == [0, 0], workers[0].stderr[-2000:] + workers[1].stderr[-2000:]
     assert all("saved after SIGTERM" in worker.stdout for worker in workers)

@@ -30,11 +30,11 @@ _SOL_PACKET, _PACKET_VNET_HDR, _PACKET_OUTGOING, _ETH_P_ALL = 263, 15, 4, 3
 
 
 @contextlib.contextmanager
-def two_hosts(megabits: float, milliseconds: float):
+def two_hosts(megabits: float, milliseconds: float, proxies: bool = False):
     """A `Link` between two hosts; `milliseconds` is the delay in each direction."""
     with contextlib.ExitStack() as stack:
         try:
-            hosts = stack.enter_context(_namespaces())
+            hosts = stack.enter_context(_proxies() if proxies else _namespaces())
         except (OSError, subprocess.CalledProcessError):
             hosts = stack.enter_context(_proxies())
         hosts.bytes_per_second, hosts.delay = megabits * 125_000, milliseconds / 1000
