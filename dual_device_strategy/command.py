@@ -9,6 +9,7 @@ import tensorflow as tf
 from absl import app, flags, logging
 
 from dual_device_strategy import emulation
+from dual_device_strategy.data_service import DataService
 from dual_device_strategy.devices import Devices, configure_devices
 from dual_device_strategy.emulation import quiet
 from dual_device_strategy.replicas import MirroredDataModelSplitStrategy
@@ -228,21 +229,22 @@ def shares() -> tuple[float, ...] | str | None:
 
 
 def make_strategy(
-    devices: Devices, *, slots: int | str = 4, warm_up: bool = False
+    devices: Devices,
+    *,
+    slots: int | str = 4,
+    warm_up: bool = False,
+    data_service: DataService | None = None,
 ) -> tf.distribute.Strategy:
     """The strategy for these devices, one of each or several, with the flag's shares.
 
     Raises:
       ValueError: if slots or shares do not fit.
     """
+    options = {"slots": slots, "warm_up": warm_up, "data_service": data_service}
     if not devices.several:
-        return DataModelSplitStrategy(devices, slots=slots, warm_up=warm_up)
+        return DataModelSplitStrategy(devices, **options)
     return MirroredDataModelSplitStrategy(
-        devices.data_device,
-        devices.model_device,
-        slots=slots,
-        shares=_SHARES.value,
-        warm_up=warm_up,
+        devices.data_device, devices.model_device, shares=_SHARES.value, **options
     )
 
 

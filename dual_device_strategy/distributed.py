@@ -168,8 +168,7 @@ class StagedDataset(compat.DistributedDataset):
     def __init__(self, strategy, dataset, options=None):
         extended = strategy.extended
         host, front_end, spec = split(dataset, extended.data_device)
-        if extended.data_service:
-            host = extended.data_service.applied(host)
+        host = extended.served(host)
         self._front_end = front_end
         workers = extended._input_workers_with_options(options)
         super().__init__(workers, strategy, host, options=options)

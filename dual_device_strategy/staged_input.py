@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from dual_device_strategy.data_service import DataService
 from dual_device_strategy.slot_tuning import FIRST
 
 PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
@@ -52,6 +53,12 @@ class StagedInput:
         self.last_iterator = lambda: None
         self._variables_scope = DataScope()
         self._copied = []  # handles of the variables that every data device has, in device order
+
+    data_service: DataService | None = None
+
+    def served(self, host: tf.data.Dataset) -> tf.data.Dataset:
+        """The host's part of a dataset, run by the data service if there is one."""
+        return host if self.data_service is None else self.data_service.applied(host)
 
     def data_scope(self):
         return self._variables_scope.enter()

@@ -142,7 +142,6 @@ class SplitExtended(StagedInput, compat.OneDeviceExtended):
     def __init__(self, strategy, data_device, model_device, slots, warm_up):
         super().__init__(strategy, model_device)
         self.set_data_devices([data_device], slots, warm_up)
-        self.data_service = None
 
     def _experimental_distribute_dataset(self, dataset, options):
         check_options(options, whole_dataset=True)

@@ -43,10 +43,12 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
     kill while it is written leaves the previous one.  When `fit` ends, backups are deleted.
 
     It works under `DataModelSplitStrategy` and, with one data device,
-    `MirroredDataModelSplitStrategy`, for datasets whose iterators can be saved.  Not in a
-    backup: other callbacks, the order of a validation dataset that shuffles, and random ops of the
-    model that use neither kind of generator.  A finished `fit` that was kept
-    (`delete_checkpoint=False`) and gets more epochs begins the dataset's order anew.
+    `MirroredDataModelSplitStrategy` and `MultiWorkerDataModelSplitStrategy`, whose workers read
+    the first one's backups (the others write to directories beside it, "backup-1"), for
+    datasets whose iterators can be saved. Not in a backup: other callbacks, the order of a
+    validation dataset that shuffles, and random ops of the model that use neither kind of
+    generator. A finished `fit` that was kept (`delete_checkpoint=False`) and gets more epochs
+    begins the dataset's order anew.
     """
 
     def __init__(
@@ -68,13 +70,16 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
         self._position = _Position()
         self._since_backup, self._finished = 0, 0
         self._checkpoint = tf.train.Checkpoint(position=self._position)
-        self._manager = tf.train.CheckpointManager(
-            self._checkpoint,
-            os.path.abspath(self.backup_dir),
-            max_to_keep=2 if self.double_checkpoint else 1,
-            checkpoint_name=_NAME,
+        self._manager, first = (
+            tf.train.CheckpointManager(
+                self._checkpoint,
+                directory,
+                max_to_keep=2 if self.double_checkpoint else 1,
+                checkpoint_name=_NAME,
+            )
+            for directory in (self._directory(), os.path.abspath(self.backup_dir))
         )
-        self._resumed = self._newest()
+        self._resumed = _newest(first)
         if self._resumed:
             path, position = self._resumed
             self._refuse_another_model(position)
@@ -87,19 +92,10 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
                 position["batch"],
             )
 
-    def _newest(self) -> tuple[str, dict] | None:
-        """The newest backup that can be read."""
-        for path in reversed(self._manager.checkpoints):
-            try:
-                text = tf.train.load_checkpoint(path).get_tensor(_POSITION_KEY)
-                return path, json.loads(text)
-            except (tf.errors.OpError, ValueError) as error:
-                if path == self._manager.checkpoints[0]:
-                    raise
-                logging.warning(
-                    "The backup %s cannot be read, the one before is used: %s", path, error
-                )
-        return None
+    def _directory(self) -> str:
+        """Where this worker writes; of several, all read what the first one has written."""
+        index = getattr(self.model.distribute_strategy, "worker_index", 0)
+        return os.path.abspath(self.backup_dir) + (f"-{index}" if index else "")
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch, self._batch = epoch, 0
@@ -160,7 +156,7 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
 
     def _delete(self) -> None:
         """Deletes the backups, and the directory if nothing else is in it."""
-        folder = os.path.abspath(self.backup_dir)
+        folder = self._directory()
         if tf.io.gfile.isdir(folder):
             for name in tf.io.gfile.listdir(folder):
                 path = os.path.join(folder, name.rstrip("/"))
@@ -215,6 +211,19 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
                 f"{len(position['variables'])} variables there, {len(self._shapes())} here; give "
                 "each training a directory of its own, or delete the backup to begin anew"
             )
+
+
+def _newest(manager: tf.train.CheckpointManager) -> tuple[str, dict] | None:
+    """The newest backup that can be read."""
+    for path in reversed(manager.checkpoints):
+        try:
+            text = tf.train.load_checkpoint(path).get_tensor(_POSITION_KEY)
+            return path, json.loads(text)
+        except (tf.errors.OpError, ValueError) as error:
+            if path == manager.checkpoints[0]:
+                raise
+            logging.warning("The backup %s cannot be read, the one before is used: %s", path, error)
+    return None
 
 
 def _read(path: str, **objects) -> None:

@@ -1,6 +1,7 @@
 """The part of an iterator that `tf.train.Checkpoint` uses."""
 
 import json
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -17,6 +18,10 @@ from dual_device_strategy.front_end import FrontEnd
 _VERSION = 1
 _POSITION, _IN_FLIGHT, _FRONT_END = "POSITION", "IN_FLIGHT", "FRONT_END"
 _HOST, _NEXT = "HOST", "NEXT_EPOCH"
+TYPES = {
+    **dict.fromkeys((_POSITION, _IN_FLIGHT, _FRONT_END), tf.string),
+    **dict.fromkeys((_HOST, _NEXT), tf.variant),
+}  # of what a checkpoint has of an iterator
 
 
 class Place:
@@ -77,12 +82,7 @@ class Place:
 
     def restore(self, saved: dict[str, tf.Tensor]) -> None:
         """Goes to where the saved iterator was."""
-        position = json.loads(saved[_POSITION].numpy())
-        if position["version"] != _VERSION:
-            raise ValueError(
-                f"the checkpoint's iterator has format {position['version']}, this "
-                f"dual_device_strategy reads {_VERSION}; restore it with the version that wrote it"
-            )
+        position = _position(saved, workers=1)
         pipeline = self._pipeline()
         if different := pipelines.difference(position["pipeline"], pipeline):
             raise ValueError(
@@ -114,6 +114,54 @@ class Place:
                 return
             except tf.errors.OpError:
                 continue
+
+
+class WorkersPlace(Place):
+    """Where one of several workers' iterators is; what is saved has the places of all of them.
+
+    All workers save at the same step, as they do with variables.  Each tells the others where it
+    is, so all can go on from the checkpoint of any one.
+    """
+
+    def __init__(self, *place, index: int, count: int, exchange: Callable[[bytes], list[bytes]]):
+        """`exchange` returns what all workers gave to it, in their order."""
+        super().__init__(*place)
+        self._index, self._count, self._exchange = index, count, exchange
+
+    def snapshot(self, consumed: int) -> dict[str, tf.Tensor]:
+        own = super().snapshot(consumed)
+        with tf.device("CPU:0"):
+            packed = tf.io.serialize_tensor(_written([own[name] for name in TYPES]))
+            position = {"version": _VERSION, "workers": self._count}
+            return {
+                _POSITION: tf.constant(json.dumps(position)),
+                _IN_FLIGHT: tf.constant(self._exchange(packed.numpy())),
+                **{name: own[name][:0] for name in (_HOST, _NEXT, _FRONT_END)},
+            }
+
+    def restore(self, saved: dict[str, tf.Tensor]) -> None:
+        _position(saved, workers=self._count)
+        with tf.device("CPU:0"):
+            parts = tf.io.parse_tensor(saved[_IN_FLIGHT][self._index], tf.string)
+            own = _read(tf.unstack(parts), list(TYPES.values()))
+        super().restore(dict(zip(TYPES, own, strict=True)))
+
+
+def _position(saved: dict[str, tf.Tensor], workers: int) -> dict[str, object]:
+    """What the checkpoint says of itself, if an iterator of that many workers can read it."""
+    position = json.loads(saved[_POSITION].numpy())
+    if position["version"] != _VERSION:
+        raise ValueError(
+            f"the checkpoint's iterator has format {position['version']}, this "
+            f"dual_device_strategy reads {_VERSION}; restore it with the version that wrote it"
+        )
+    if (there := position.get("workers", 1)) != workers:
+        raise ValueError(
+            f"the checkpoint's iterator is of {there} worker{'s' * (there > 1)}, each with its "
+            f"part of the batches, and was not restored on {workers}; start as many as when it was "
+            "saved, or restore the model without the iterator"
+        )
+    return position
 
 
 def new_count(device: str) -> tf.Tensor:
@@ -175,10 +223,9 @@ class SavedIterator(saving_compat.Trackable):
                 snapshot.update(self.place.snapshot(self._consumed()))
             return snapshot[name]
 
-        types = {name: tf.string for name in (_POSITION, _IN_FLIGHT, _FRONT_END)}
         return {
             name: saving_compat.saved_later(lambda name=name: part(name), dtype)
-            for name, dtype in {**types, _HOST: tf.variant, _NEXT: tf.variant}.items()
+            for name, dtype in TYPES.items()
         }
 
     def _restore_from_tensors(self, restored_tensors):

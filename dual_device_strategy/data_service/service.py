@@ -72,15 +72,35 @@ class DataService:
             )
         if self.patience_seconds < 1:
             raise ValueError(f"patience_seconds must be at least 1, got {self.patience_seconds}")
-        if (self.consumer is not None) != (self.mode == IN_ROUNDS):
+        if self.consumer is not None and self.mode != IN_ROUNDS:
             raise ValueError(
-                f"consumer={self.consumer!r} does not go with mode={self.mode!r}: "
-                'mode="in rounds" needs consumer=(index, count), and no other mode takes it'
+                f"consumer={self.consumer!r} does not go with mode={self.mode!r}: it is for "
+                'mode="in rounds" only'
             )
-        if self.mode == IN_ROUNDS and self.job_name is None:
+        if self.consumer is not None and self.job_name is None:
             raise ValueError(
-                'mode="in rounds" needs a job_name, the same in all consumers: they read one job'
+                'mode="in rounds" with a consumer needs a job_name, the same in all consumers: '
+                "they read one job"
             )
+
+    def refuse_several_workers(self) -> None:
+        """Raises `ValueError` where several workers of one training cannot share this service."""
+        if self.mode == EXACTLY_ONCE:
+            raise ValueError(
+                'mode="exactly once" cannot be kept by several workers, as they share the batches '
+                'and none sees all of them: write mode="at most once" or "in rounds"'
+            )
+        if self.job_name is not None or self.consumer is not None:
+            raise ValueError(
+                f"job_name={self.job_name!r} and consumer={self.consumer!r} are for programs that "
+                "know nothing of each other; the workers of one training share a job by "
+                "themselves: leave both out"
+            )
+
+    def of_worker(self, index: int, count: int, job_name: str) -> "DataService":
+        """This service as one of several workers uses it for a dataset whose job has that name."""
+        consumer = (index, count) if self.mode == IN_ROUNDS else None
+        return dataclasses.replace(self, job_name=job_name, consumer=consumer)
 
     def applied(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """`dataset`, run by the service.
@@ -89,6 +109,11 @@ class DataService:
           ValueError: if it cannot run there, in one sentence.
           ConnectionError: if nothing answers at the address, in one sentence.
         """
+        if self.mode == IN_ROUNDS and self.consumer is None:
+            raise ValueError(
+                'mode="in rounds" under a strategy of one machine needs consumer=(index, count) '
+                "and a job_name, which say who the other consumers are"
+            )
         self._refuse_python(dataset)
         expected = _expected(dataset) if self.mode != IN_ROUNDS else None
         if self.mode == EXACTLY_ONCE:
@@ -111,8 +136,6 @@ class DataService:
                 num_consumers=count,
             )
         )
-        # Only a program that reads the job alone can count.
-        counted = expected if self.job_name is None else None
         return watched(
             served,
             patience_seconds=self.patience_seconds,
@@ -121,8 +144,9 @@ class DataService:
                 f"{self.patience_seconds:g} seconds: one of its workers died and did not come "
                 "back, none has come yet, or the pipeline is so slow: raise patience_seconds"
             ),
-            expected=counted,
+            expected=expected,
             must_be_all=self.mode == EXACTLY_ONCE,
+            shared=self.job_name is not None,
         )
 
     def _refuse_python(self, dataset) -> None:

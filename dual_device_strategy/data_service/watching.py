@@ -28,6 +28,7 @@ def watched(
     silence: str,
     expected: tuple[bool, int] | None = None,
     must_be_all: bool = False,
+    shared: bool = False,
 ) -> tf.data.Dataset:
     """`dataset`, failing with an InvalidArgumentError `silence` if it stalls for
     `patience_seconds`.
@@ -35,6 +36,7 @@ def watched(
     Args:
       expected: (whether to count rows instead of elements, how many there must be).
       must_be_all: whether another number at the end is an error; if not, it is printed.
+      shared: whether other programs get elements as well; then the number is always printed.
     """
     spec = dataset.element_spec
     empty = tf.experimental.Optional.empty(spec)
@@ -62,7 +64,7 @@ def watched(
                 lambda: _rows(optional.get_value()) if counts_rows else code(1),
                 lambda: code(0),
             )
-            _compare(what == _END, total, wanted, must_be_all)
+            _compare(what == _END, total, wanted, must_be_all, shared)
         return (ticks, total), (optional, what)
 
     counted = merged.scan((code(0), code(0)), count)
@@ -94,17 +96,20 @@ def _rows(element):
     return tf.shape(first, tf.int64)[0]
 
 
-def _compare(at_end, total, wanted, must_be_all) -> None:
-    said = ["the data service gave", total, "of", wanted, "elements"]
+def _compare(at_end, total, wanted, must_be_all, shared) -> None:
+    said = ["the data service gave", total, "of", wanted]
     if must_be_all:
         why = (
-            ": a worker died and what it had taken was lost, or the pipeline has take or skip, "
-            "which every worker applies to its own part; begin the epoch again"
+            "elements: a worker died and what it had taken was lost, or the pipeline has take or "
+            "skip, which every worker applies to its own part; begin the epoch again"
         )
         tf.debugging.Assert(tf.logical_not(at_end) | (total == wanted), [*said, why])
         return
+    why = "elements: the others were lost with a worker that died"
+    if shared:
+        why = "elements: others are with the programs that share the job, or lost with a worker"
     tf.cond(
-        at_end & (total != wanted),
-        lambda: tf.group(tf.print(*said, ": the others were lost with a worker that died")),
+        at_end & (shared | (total != wanted)),
+        lambda: tf.group(tf.print(*said, why)),
         lambda: tf.group(),
     )

@@ -7,6 +7,7 @@ nobody asked for.
 import json
 import time
 
+import numpy as np
 import tensorflow as tf
 
 from dual_device_strategy.machines import compat
@@ -49,6 +50,29 @@ def refuse_differences(cluster: Cluster, about: str, facts: dict[str, object]) -
         raise Disagreement(
             "the workers do not agree: " + "; ".join(differing) + "; start all with the same"
         )
+
+
+def from_the_first(cluster: Cluster, about: str, value: str) -> str:
+    """`value` as the first worker gave it; all call it at the same point of the program."""
+    if cluster.index == 0:
+        compat.set_shared_value(_key(about, 0), value)
+    return compat.shared_value(_key(about, 0))
+
+
+def gathered(host_ops: tf.distribute.CrossDeviceOps, text: bytes) -> list[bytes]:
+    """What all workers give, in their order; all call it at the same point of the program.
+
+    `host_ops` are TensorFlow's collectives between the workers' hosts, which know no text.
+    """
+    with tf.device("CPU:0"):
+        length = tf.constant([len(text)])
+        words = tf.constant(np.frombuffer(text + bytes(-len(text) % 4), np.int32))
+    lengths, words = (compat.gathered(host_ops, each).numpy() for each in (length, words))
+    ends = np.cumsum(-(-lengths // 4))
+    return [
+        words[end - -(-length // 4) : end].tobytes()[:length]
+        for length, end in zip(lengths, ends, strict=True)
+    ]
 
 
 def _wait_until_all_know(cluster: Cluster, about: str) -> None:

@@ -1,6 +1,11 @@
 """Private TensorFlow of several machines; see `dual_device_strategy/compat.py`."""
 
-from tensorflow.python.distribute import collective_all_reduce_strategy, collective_util
+import tensorflow as tf
+from tensorflow.python.distribute import (
+    collective_all_reduce_strategy,
+    collective_util,
+    cross_device_utils,
+)
 from tensorflow.python.eager import context
 
 CollectiveAllReduceExtended = collective_all_reduce_strategy.CollectiveAllReduceExtended
@@ -15,3 +20,47 @@ def set_shared_value(key: str, value: str) -> None:
 def shared_value(key: str, timeout_ms: int = 0) -> str:
     """The value that a worker has set; waits until it is set, by default without a limit."""
     return context.context().get_config_key_value(key, timeout_ms)
+
+
+def gathered(collectives, value):
+    """`value`, a tensor on the host, of all workers, one behind the other."""
+    return collectives._gather(value, value, axis=0)
+
+
+def reduce_on_hosts(collectives, host: str, most_bytes: int) -> None:
+    """Lets the all-reduce of what has up to `most_bytes` go from host to host.
+
+    `collectives` are those of the one device of each worker.
+    """
+    (launcher,) = collectives._launchers
+    keys, options = launcher._collective_keys, launcher._options
+    group = keys.get_group_key([host]), launcher._group_size
+    on_host = cross_device_utils.CollectiveReplicaLauncher(*group, keys, host, options)
+    own = launcher._group_key, launcher._group_size, keys, launcher._device, options
+    collectives._launchers = [_ViaHost(*own, on_host=on_host, most_bytes=most_bytes)]
+
+
+class _ViaHost(cross_device_utils.CollectiveReplicaLauncher):
+    def __init__(self, *own, on_host, most_bytes):
+        super().__init__(*own)
+        self._on_host, self._most_bytes = on_host, most_bytes
+
+    def all_reduce(self, input_tensor, control_input=None, options=None):
+        if not is_small(input_tensor, self._most_bytes, self._options.merge(options)):
+            return super().all_reduce(input_tensor, control_input, options)
+        with tf.device(self._on_host._device):
+            there = tf.identity(input_tensor)
+        reduced = self._on_host.all_reduce(there, control_input, options)
+        with tf.device(self._device):
+            return tf.identity(reduced)
+
+
+def is_small(tensor, most_bytes: int, options) -> bool:
+    """Whether it has at most that many bytes for sure, and NCCL was not asked for."""
+    nccl = collective_util.CommunicationImplementation.NCCL
+    elements = tensor.shape.num_elements() if isinstance(tensor, tf.Tensor) else None
+    return (
+        elements is not None
+        and elements * tensor.dtype.size <= most_bytes
+        and options.implementation != nccl
+    )

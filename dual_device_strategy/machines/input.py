@@ -12,11 +12,12 @@ import weakref
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
 from dual_device_strategy.front_end import split, traced_for
 from dual_device_strategy.replicas import compat as replica_compat
-from dual_device_strategy.replicas.dataset import ReplicaDataset, counts_of
+from dual_device_strategy.replicas.dataset import SEVERAL_DATA_DEVICES, ReplicaDataset, counts_of
 from dual_device_strategy.replicas.iterator import ReplicaIterator
-from dual_device_strategy.replicas.pieces import Cut
+from dual_device_strategy.replicas.pieces import Cut, full_batch_size
 from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.staging import Staging
 
@@ -24,8 +25,8 @@ from dual_device_strategy.staging import Staging
 class WorkersIterator(ReplicaIterator):
     """A `ReplicaIterator` that asks the other workers, where it must, if they have a batch."""
 
-    def get_next(self, name=None):
-        return compat.DistributedIterator.get_next(self, name)
+    def _ends_alone(self):
+        return not self._enable_get_next_as_optional
 
 
 class WorkersDataset(ReplicaDataset):
@@ -55,9 +56,10 @@ class WorkersDataset(ReplicaDataset):
         )
         (part,) = self._cloned_datasets
         front_end, spec = traced_for(part, dataset, extended.data_device)
+        self._front_end = front_end
         pieces = tf.nest.map_structure(lambda each: _piece_of(each, self._replicas), spec)
         self._element_spec = compat.distributed_spec(strategy, pieces)
-        if _every_worker_has_a_part(host, options):
+        if not extended.data_service and _every_worker_has_a_part(host, options):
             # Saves asking the other workers in every step whether they have a batch.
             self._enable_get_next_as_optional = False
         self._counts = counts_of(extended, workers)
@@ -88,6 +90,16 @@ class WorkersDataset(ReplicaDataset):
             )
 
     def _create_cloned_datasets_from_dataset(self, dataset, context, *others):
+        extended = self._strategy.extended
+        if extended.data_service and context.num_input_pipelines > 1:
+            parts = dataset.rebatch(_rows_of_part(dataset, context.num_input_pipelines))
+            if tf.get_static_value(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+                # Which rebatch does not know of its batches.
+                endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+                parts = parts.apply(endless)
+            self._cloned_datasets = [extended.served(parts)]
+            return
+        dataset = extended.served(dataset)
         if self._replicas == 1 or not self._divides_elements:
             compat.DistributedDataset._create_cloned_datasets_from_dataset(
                 self, dataset, context, *others
@@ -121,18 +133,33 @@ class WorkersDataset(ReplicaDataset):
     def __iter__(self):
         counted = self._counts if tf.executing_eagerly() else None
         before = counted and counted.now()
-        batches = self._staging.iterator_over(self._cloned_datasets[0])
+        extended, staging, (part,) = self._strategy.extended, self._staging, self._cloned_datasets
+        record = None
+        if tf.executing_eagerly() and len(extended.data_devices) == 1:
+            record = IteratorRecord(staging.recorder)
+        batches = staging.iterator_over(part, record)
         iterator = self._iterator([batches], sealed=self._cut)
-        iterator.cannot_be_saved = (
-            "it has one worker's part of the batches, and the first worker writes the checkpoints; "
-            "save the number of trained batches, and skip that many in the dataset"
-        )
-        extended = self._strategy.extended
+        if record:
+            iterator.place = extended.place_of(staging, part, self._front_end, batches, record)
+        elif tf.executing_eagerly():
+            iterator.cannot_be_saved = SEVERAL_DATA_DEVICES
         iterator.slots = extended.slots_in_use = self._staging.ready_slots + 2
         if counted:
             iterator.counts, iterator.arrivals = counted, counted.arrivals(before)
             extended.last_iterator = weakref.ref(iterator)
         return iterator
+
+
+def _rows_of_part(dataset: tf.data.Dataset, workers: int) -> int:
+    """The rows of the batches that a data service makes for the workers to share."""
+    rows = full_batch_size(dataset)
+    if rows is None or rows % workers:
+        raise ValueError(
+            f"a data service for {workers} workers makes batches of one worker's rows, but the "
+            f"dataset's batches have {rows or 'an unknown number of'} rows: batch it by a multiple "
+            f"of {workers}"
+        )
+    return rows // workers
 
 
 def _piece_of(spec: tf.TypeSpec, replicas: int) -> tf.TypeSpec:

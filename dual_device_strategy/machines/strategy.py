@@ -10,15 +10,13 @@ import tensorflow as tf
 from absl import logging
 
 from dual_device_strategy import compat
-from dual_device_strategy.devices.several import check_lists, device_lists
+from dual_device_strategy.data_service import DataService
+from dual_device_strategy.devices.several import check_lists
 from dual_device_strategy.machines import compat as machines_compat
-from dual_device_strategy.machines.agreement import refuse_differences
 from dual_device_strategy.machines.cluster import Cluster, cluster_of
-from dual_device_strategy.machines.input import WorkersDataset
+from dual_device_strategy.machines.extended import MultiWorkerSplitExtended
 from dual_device_strategy.machines.lost import do_not_answer, end_with_one_sentence
-from dual_device_strategy.replicas.from_function import ReplicaDatasetFromFunction
-from dual_device_strategy.replicas.pieces import Cut, rows_as_tensorflow
-from dual_device_strategy.staged_input import StagedInput, check_options, check_slots
+from dual_device_strategy.staged_input import check_slots
 
 
 class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrategy):
@@ -80,6 +78,7 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         *,
         slots: int = 4,
         shares: None = None,
+        data_service: DataService | None = None,
     ):
         if shares is not None:
             raise ValueError(
@@ -91,6 +90,8 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         check_slots(slots, auto=False)
         cluster = cluster_of(cluster_resolver)
         several = len(cluster.addresses) > 1
+        if several and data_service:
+            data_service.refuse_several_workers()
         if several and compat.runtime_started():
             raise RuntimeError(
                 "MultiWorkerDataModelSplitStrategy came after TensorFlow's runtime had started, "
@@ -110,12 +111,12 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
                     self,
                     (data_devices, model_devices),
                     slots,
-                    cluster.resolver,
+                    cluster,
                     communication_options or machines_compat.CollectiveOptions(),
                 ),
             )
+            self.extended.data_service = data_service
             self._cluster = cluster
-            self._compared = 0
             self.refuse_differences(
                 {
                     "the number of model devices": len(model_devices),
@@ -124,6 +125,7 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
                     "the kind of model device": self.model_devices[0].split(":")[-2],
                     "TensorFlow's version": tf.__version__,
                     "Python's version": ".".join(platform.python_version_tuple()[:2]),
+                    "the data service": data_service,
                 }
             )
 
@@ -138,6 +140,11 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         return self.extended.worker_devices
 
     @property
+    def worker_index(self) -> int:
+        """Which of the workers this is; 0 is the first one, whose checkpoints all read."""
+        return self._cluster.index
+
+    @property
     def slots(self) -> int:
         return self.extended.slots
 
@@ -150,8 +157,7 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         Raises:
           ValueError: on every worker; it names what differs, and each worker's value.
         """
-        self._compared += 1
-        refuse_differences(self._cluster, f"start {self._compared}", facts)
+        self.extended.refuse_differences(facts)
 
     def reduce(self, reduce_op, value, axis):
         # Keras 3 asks for the mean of scalars along their first axis, although they have none. It
@@ -169,75 +175,6 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         ):
             axis = None
         return super().reduce(reduce_op, value, axis)
-
-
-class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceExtended):
-    """The strategy's devices and datasets: model devices are this worker's replicas."""
-
-    shares = None
-
-    def __init__(self, strategy, devices, slots, cluster_resolver, communication_options):
-        self._named, self._asked_slots = devices, slots
-        super().__init__(strategy, cluster_resolver, communication_options)
-
-    def _initialize_local_devices(self, cluster_resolver, worker_device):
-        """Only the model devices are replicas; TensorFlow would take every GPU."""
-        del cluster_resolver, worker_device
-        data, model = self._named
-        # A single device may do both in turns. Several would need shares, which are refused here.
-        alone = len(data) == 1 and list(data) == list(model)
-        data, model = device_lists(data, model, shared=alone)
-        self.set_data_devices(data, self._asked_slots)
-        return model, "GPU" if "device:GPU" in model[0] else "CPU"
-
-    def _create_variable(self, next_creator, **kwargs):
-        if self._variables_scope.entered and len(self.data_devices) == 1:
-            kwargs["initial_value"] = self._get_variable_creator_initial_value(
-                replica_id=0, device=self.data_device, primary_var=None, **kwargs
-            )
-        return super()._create_variable(next_creator, **kwargs)
-
-    def _get_variable_creator_initial_value(self, replica_id, device, primary_var, **kwargs):
-        if self._variables_scope.entered and replica_id == 0:
-            # From host to host, because rings between GPUs refuse some types.
-            device = compat.host_of(device)
-        return super()._get_variable_creator_initial_value(
-            replica_id, device, primary_var, **kwargs
-        )
-
-    def cut_of(self, dataset: tf.data.Dataset) -> Cut:
-        """How this worker's parts of the batches of `dataset` are cut for its replicas."""
-        replicas = len(self.worker_devices)
-        rows = rows_as_tensorflow(dataset, replicas * self._num_workers)
-        # If the rows cannot be divided evenly, the batch decides which replica gets one more.
-        return Cut(replicas, rows=rows[:replicas] if rows and len(set(rows)) == 1 else None)
-
-    def _experimental_distribute_dataset(self, dataset, options):
-        _refuse_per_replica(options)
-        check_options(options, whole_dataset=True)
-        context = self._make_input_context()
-        return WorkersDataset(self._container_strategy(), dataset, options, context)
-
-    def _distribute_datasets_from_function(self, dataset_fn, options):
-        _refuse_per_replica(options)
-        check_options(options, whole_dataset=False)
-        return ReplicaDatasetFromFunction(
-            self._container_strategy(), dataset_fn, options, [self._make_input_context()]
-        )
-
-    def _reduce_to(self, reduce_op, value, destinations, options):
-        """Reduces structures too, as MirroredStrategy does; Keras 3 needs it."""
-        reduce = super()._reduce_to
-        return tf.nest.map_structure(lambda v: reduce(reduce_op, v, destinations, options), value)
-
-
-def _refuse_per_replica(options) -> None:
-    per_replica = tf.distribute.InputReplicationMode.PER_REPLICA
-    if options is not None and options.experimental_replication_mode == per_replica:
-        raise NotImplementedError(
-            "InputOptions.experimental_replication_mode=PER_REPLICA was asked for, which "
-            "MultiWorkerMirroredStrategy does not have either; leave it out"
-        )
 
 
 @contextlib.contextmanager

@@ -20,6 +20,11 @@ from dual_device_strategy.replicas.shares import AUTO
 from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.slot_tuning import SlotTuning
 
+SEVERAL_DATA_DEVICES = (
+    "its batches are prepared by several data devices in turns; name only one of them, or save the "
+    "model without the iterator"
+)
+
 
 class ReplicaDataset(compat.DistributedDataset):
     """A dataset of global batches, each prepared whole, cut, and copied to the replicas' devices.
@@ -43,8 +48,9 @@ class ReplicaDataset(compat.DistributedDataset):
         if extended.shares:
             any_size = tf.nest.map_structure(compat.of_any_batch_size, dataset.element_spec)
             self._element_spec = compat.distributed_spec(strategy, any_size)
-        self._front_end_parts = split(dataset, extended.data_device)
-        host, front_end, spec = self._front_end_parts
+        host, front_end, spec = split(dataset, extended.data_device)
+        host = extended.served(host)
+        self._front_end_parts = host, front_end, spec
         with tf.device(workers.worker_devices[0]):
             self._cloned_datasets = [compat.auto_shard(host, 1, 0)]
         self._original_dataset = None
@@ -125,10 +131,7 @@ class ReplicaDataset(compat.DistributedDataset):
         if record:
             iterator.place = Place(staging, host, self._front_end_parts[1], seals, record)
         elif tf.executing_eagerly():
-            iterator.cannot_be_saved = (
-                "its batches are prepared by several data devices in turns; name only one of them, "
-                "or save the model without the iterator"
-            )
+            iterator.cannot_be_saved = SEVERAL_DATA_DEVICES
         iterator.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
         if counted:
             iterator.counts = counted

@@ -33,6 +33,7 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
         self._num_replicas_in_sync, self._replica_order, self._built = None, None, True
         self._counts = self._tuning = self._slot_tuning = None
         parts = [split(dataset, extended.data_device) for dataset in made._datasets]
+        parts = [(extended.served(host), *others) for host, *others in parts]
         self._cloned_datasets = [host for host, _, _ in parts]
         self._specs = [host.element_spec for host in self._cloned_datasets]
         self._stagings = []

@@ -32,7 +32,12 @@ class ReplicaBatches(compat.CompositeTensor):
 
     def taken(self):
         """The next batch of all replicas, taken eagerly on this thread."""
-        return self._opened(compat.take_next(self.iterators[0], ""))
+        if self.sealed:
+            return self._opened(compat.take_next(self.iterators[0], ""))
+        return [
+            self._packed(compat.take_next(iterator, ""), spec)
+            for iterator, spec in zip(self.iterators, self.specs, strict=True)
+        ]
 
     def get_next_as_optional_list(self):
         if self.sealed:
@@ -133,11 +138,15 @@ class ReplicaIterator(SavedIterator, compat.DistributedIterator):
     counts = None
     countable = True  # batches are counted if a Monitor was made in time
 
+    def _ends_alone(self) -> bool:
+        """Whether the end, or an empty batch in its place, comes from what this draws from."""
+        return self._iterators[0].sealed
+
     def get_next(self, name=None):
         (batches,) = self._iterators
         try:
             counted = self.count_taken(self._input_workers.worker_devices[0])
-            if not (batches.sealed and tf.executing_eagerly()):
+            if not (tf.executing_eagerly() and self._ends_alone()):
                 with tf.control_dependencies(counted):
                     return super().get_next(name)
             # No need to ask first whether there is a batch: all replicas end together, and one

@@ -8,6 +8,7 @@ from absl import logging
 
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
+from dual_device_strategy.data_service import DataService
 from dual_device_strategy.devices.several import device_lists
 from dual_device_strategy.front_end import FrontEnd
 from dual_device_strategy.out_of_memory import explained, size_of
@@ -90,6 +91,7 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
         None, all shares are equal, and no data device may be a model device.
       warm_up: fill the READY slots before the first batch is handed out.
       cross_device_ops: as for `MirroredStrategy`.
+      data_service: where the host's part of every dataset runs; None for this host.
     """
 
     _made = 0
@@ -103,6 +105,7 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
         shares: Sequence[float] | str | None = None,
         warm_up: bool = False,
         cross_device_ops: tf.distribute.CrossDeviceOps | None = None,
+        data_service: DataService | None = None,
     ):
         check_slots(slots, auto=True)
         data, model = device_lists(data_devices, model_devices, shared=shares is not None)
@@ -129,6 +132,7 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
                 cross_device_ops=cross_device_ops,
             ),
         )
+        self.extended.data_service = data_service
 
     @property
     def data_devices(self) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 import tensorflow as tf
 
 from dual_device_strategy import (
-    DataModelSplitStrategy,
     DataService,
     MultiWorkerDataModelSplitStrategy,
     command,
@@ -52,14 +51,9 @@ def make_strategy(job: Job, devices: Devices) -> tf.distribute.Strategy:
         options = {"slots": job.slots, "warm_up": job.values.warm_up}
         if job.train.data_service is None:
             return command.make_strategy(devices, **options)
-        if devices.several:
-            raise UserError(
-                "--data_service goes with one data GPU and one model GPU: name one of each, or "
-                "leave it out"
-            )
         service = DataService(job.train.data_service, mode="at most once")
         service.check_reachable()
-        return DataModelSplitStrategy(devices, data_service=service, **options)
+        return command.make_strategy(devices, data_service=service, **options)
     except (ValueError, RuntimeError, ConnectionError) as error:
         raise UserError(f"{error}") from None
 

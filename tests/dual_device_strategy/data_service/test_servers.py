@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from dual_device_strategy import DataModelSplitStrategy, DataService, on_data_device
+from dual_device_strategy import (
+    DataModelSplitStrategy,
+    DataService,
+    MirroredDataModelSplitStrategy,
+    on_data_device,
+)
+from dual_device_strategy.data_service.watching import _slowed
 
 ROOT = Path(__file__).resolve().parents[3]
 COUNT = 400
+CPUS = ["CPU:1", "CPU:2", "CPU:3", "CPU:4"]
 
 
 class Service:
@@ -64,19 +71,21 @@ def service(processes):
         each.end(signal.SIGKILL)
 
 
-def dataset():
-    host = tf.data.Dataset.range(COUNT).batch(10)
+def dataset(seconds=0.0):
+    """Batches that take a worker that long; else one worker may have made all at once."""
+    host = _slowed(tf.data.Dataset.range(COUNT), seconds / 10).batch(10)
     return host.apply(on_data_device(lambda x: tf.cast(x, tf.float32) + 0.5))
 
 
-def visited(service, after=None, at=5, **options):
+def visited(service, after=None, at=5, seconds=0.0, kind=DataModelSplitStrategy, **options):
     """Counts of the elements that arrived; `after` is called when `at` batches have."""
-    data_service = DataService(service.address, **options)
-    strategy = DataModelSplitStrategy("CPU:1", "CPU:2", data_service=data_service)
+    devices = ("CPU:1", "CPU:2") if kind == DataModelSplitStrategy else (CPUS[:2], CPUS[2:])
+    strategy = kind(*devices, data_service=DataService(service.address, **options))
     seen = collections.Counter()
-    for number, batch in enumerate(strategy.experimental_distribute_dataset(dataset())):
-        assert batch.device.endswith("CPU:2")
-        seen.update(int(x - 0.5) for x in batch.numpy())
+    for number, batch in enumerate(strategy.experimental_distribute_dataset(dataset(seconds))):
+        for piece in strategy.experimental_local_results(batch):
+            assert piece.device[-5:] in devices[1]
+            seen.update(int(x - 0.5) for x in piece.numpy())
         if after and number == at:
             after()
     return seen
@@ -84,8 +93,10 @@ def visited(service, after=None, at=5, **options):
 
 def test_every_element_comes_once_and_the_servers_end_on_sigterm(service):
     running = service()
-    for mode in ("exactly once", "at most once"):
-        assert visited(running, mode=mode) == collections.Counter(range(COUNT))
+    for kind in (DataModelSplitStrategy, MirroredDataModelSplitStrategy):
+        for mode in ("exactly once", "at most once"):
+            seen = visited(running, kind=kind, mode=mode)
+            assert seen == collections.Counter(range(COUNT))
     assert running.end() == [0, 0, 0]
 
 
@@ -108,18 +119,22 @@ def test_elements_that_were_lost_are_an_error_or_are_told(service, capfd):
     running = service()
 
     def kill_and_restart():
-        old = running.workers.pop(0)
-        old.kill()
-        time.sleep(3)  # until the dispatcher counts it as gone
-        running.join(old.address.rpartition(":")[2])
+        # Both, as one of them may not have begun yet.
+        killed, running.workers = running.workers, []
+        for old in killed:
+            old.kill()
+        time.sleep(3)  # until the dispatcher counts them as gone
+        for old in killed:
+            running.join(old.address.rpartition(":")[2])
 
-    seen = visited(running, kill_and_restart, mode="at most once", patience_seconds=20)
+    settings = {"seconds": 0.05, "patience_seconds": 20}
+    seen = visited(running, kill_and_restart, mode="at most once", **settings)
     lost = COUNT - len(seen)
     assert max(seen.values()) == 1
     assert lost, "nothing was under way: the test shows nothing"
     assert f"the data service gave {COUNT - lost} of {COUNT} elements" in capfd.readouterr().err
     with pytest.raises(tf.errors.InvalidArgumentError, match="the data service gave"):
-        visited(running, kill_and_restart, mode="exactly once", patience_seconds=20)
+        visited(running, kill_and_restart, mode="exactly once", **settings)
 
 
 @pytest.mark.timing

@@ -15,7 +15,7 @@ RANGE = tf.data.Dataset.range(8)
         ({"mode": "dynamic"}, "mode='dynamic' is not known: it is one of 'exactly once', 'at most"),
         ({"patience_seconds": 0.5}, "patience_seconds must be at least 1, got 0.5"),
         ({"consumer": (0, 2)}, r"consumer=\(0, 2\) does not go with mode='exactly once'"),
-        ({"mode": "in rounds", "consumer": (0, 2)}, 'mode="in rounds" needs a job_name'),
+        ({"mode": "in rounds", "consumer": (0, 2)}, "with a consumer needs a job_name"),
     ],
 )
 def test_settings_that_make_no_service_are_refused(options, sentence):
@@ -35,6 +35,7 @@ def test_settings_that_make_no_service_are_refused(options, sentence):
         (RANGE.repeat(), {}, "needs a dataset whose elements can be counted"),
         (RANGE.batch(3, drop_remainder=True), {}, "needs a dataset whose elements can be counted"),
         (RANGE, {"job_name": "shared"}, "cannot be kept with job_name='shared'"),
+        (RANGE.repeat(), {"mode": "in rounds"}, "under a strategy of one machine needs consumer="),
         (
             RANGE,
             {"mode": "in rounds", "job_name": "a", "consumer": (0, 2)},

@@ -6,6 +6,7 @@ MACHINES_SLOTS is its slots, MACHINES_DATA and MACHINES_MODEL are its devices ("
 MACHINES_LOOPS the loops that train ("eager,in_a_function").
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from dual_device_strategy import MultiWorkerDataModelSplitStrategy, data_scope, on_data_device
+from dual_device_strategy import (
+    MidEpochBackup,
+    MultiWorkerDataModelSplitStrategy,
+    data_scope,
+    on_data_device,
+)
 
 OURS = sys.argv[1] == "ours"
 cpu = tf.config.list_physical_devices("CPU")[0]
@@ -118,15 +124,37 @@ def from_a_function(step):
     return [step(next(distributed)) for _ in range(3)]
 
 
-def fit():
+def fit(*callbacks):
     """Only ours: under TensorFlow's strategy Keras 3 fails."""
     keras.utils.set_random_seed(1)
     with strategy.scope():
-        model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(4)])
+        layers = [keras.Input([15, 33]), keras.layers.Flatten(), keras.layers.Dense(4)]
+        model = keras.Sequential(layers)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.SGD(0.01), loss, metrics=["accuracy"])
-    history = model.fit(dataset(), epochs=2, verbose=0, validation_data=dataset()).history
+    settings = {"epochs": 2, "verbose": 0, "callbacks": callbacks, "validation_data": dataset()}
+    history = model.fit(dataset(), **settings).history
     return {key: values[-1] for key, values in sorted(history.items())}
+
+
+class Counted(keras.callbacks.Callback):
+    """Counts batches, and stops the program after so many."""
+
+    def __init__(self, most=100):
+        super().__init__()
+        self.count, self.most = 0, most
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.count += 1
+        if self.count == self.most:
+            raise InterruptedError
+
+
+def fit_again():
+    with contextlib.suppress(InterruptedError):
+        fit(MidEpochBackup("backup", save_freq=1), Counted(3))
+    counted = Counted()
+    return {**fit(MidEpochBackup("backup", save_freq=1), counted), "batches": counted.count}
 
 
 def of_the_data_device():
@@ -143,6 +171,8 @@ asked = os.environ.get("MACHINES_LOOPS", ",".join(loops)).split(",")
 figures = {name: trained(loops[name]) for name in asked}
 if OURS:
     figures["fit"] = fit()
+    if len(data) == 1:  # else the iterator cannot be saved
+        figures["fit again"] = fit_again()
     figures["of_the_data_device"] = of_the_data_device()
     figures["handler kept"] = signal.getsignal(signal.SIGTERM) is handler
     signal.raise_signal(signal.SIGTERM)

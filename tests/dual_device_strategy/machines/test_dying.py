@@ -45,7 +45,7 @@ def run(start_workers):
             options = f"communication_options={options.format(timeout_seconds)}"
             slower = slower.replace('["GPU:1"], ["GPU:0"])', f'["GPU:1"], ["GPU:0"], {options})')
             # TensorFlow's handler of preemptions waits another ten seconds for the one that hangs.
-            slower = slower.replace("preemption.run(step, next(batches))", "step(next(batches))")
+            slower = slower.replace("preemption.run(step, batches)", "step(batches)")
         slower = "import time\n" + slower
         (folder / "program.py").write_text(slower)
         return start_workers(["program.py"], folder, environments)

@@ -9,6 +9,7 @@ from dual_device_strategy import (
     data_scope,
     on_data_device,
 )
+from dual_device_strategy.checkpoints.saved_iterator import WorkersPlace
 
 
 @pytest.fixture
@@ -88,8 +89,39 @@ def test_what_is_of_one_machine_is_refused_in_one_sentence(options, sentence):
     assert "\n" not in str(error.value)
 
 
-def test_an_iterator_in_a_checkpoint_is_refused(strategy, tmp_path):
-    iterator = iter(strategy.experimental_distribute_dataset(dataset()))
-    checkpoint = tf.train.Checkpoint(iterator=iterator)
-    with pytest.raises(ValueError, match="the iterator cannot be saved: it has one worker's part"):
-        checkpoint.save(str(tmp_path / "there"))
+def iterator(strategy):
+    return iter(strategy.experimental_distribute_dataset(dataset()))
+
+
+def test_an_iterator_in_a_checkpoint_goes_on_after_the_last_batch_consumed(strategy, tmp_path):
+    batches = iterator(strategy)
+    next(batches)
+    path = tf.train.Checkpoint(batches=batches).write(str(tmp_path / "there"))
+    expected = [rows(batch) for batch in batches]
+    again = iterator(strategy)
+    tf.train.Checkpoint(batches=again).read(path).assert_consumed()
+    assert [rows(batch) for batch in again] == expected and len(expected) == 2
+
+
+def test_an_iterator_of_another_number_of_workers_is_refused(strategy, tmp_path):
+    """Two workers save: this process, and one that is as far."""
+    batches = iterator(strategy)
+    next(batches)
+    place = batches.place
+    parts = (place._staging, place._host, place._front_end, place._iterator, place._record)
+    batches.place = WorkersPlace(*parts, index=1, count=2, exchange=lambda text: [text, text])
+    path = tf.train.Checkpoint(batches=batches).write(str(tmp_path / "of_two"))
+    with pytest.raises(ValueError, match=r"is of 2 workers, .* and was not restored on 1; start"):
+        tf.train.Checkpoint(batches=iterator(strategy)).read(path)
+    expected = [rows(batch) for batch in batches]
+    tf.train.Checkpoint(batches=batches).read(path)
+    assert [rows(batch) for batch in batches] == expected and len(expected) == 2
+    path = tf.train.Checkpoint(batches=iterator(strategy)).write(str(tmp_path / "of_one"))
+    with pytest.raises(ValueError, match=r"is of 1 worker, .* and was not restored on 2; start"):
+        tf.train.Checkpoint(batches=batches).read(path)
+
+
+def test_with_several_data_devices_an_iterator_says_that_it_cannot_be_saved(tmp_path):
+    several = MultiWorkerDataModelSplitStrategy(["CPU:1", "CPU:2"], ["GPU:0"])
+    with pytest.raises(ValueError, match="prepared by several data devices in turns"):
+        tf.train.Checkpoint(batches=iterator(several)).write(str(tmp_path / "there"))

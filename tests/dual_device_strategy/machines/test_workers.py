@@ -13,6 +13,10 @@ PROGRAM = str(Path(__file__).parent / "program.py")
 
 LOOPS = ["eager", "of_unknown_length", "in_a_function", "from_a_function"]
 # Two replicas on each worker: ours with two data devices beside them.
+ONE = {
+    "ours": {"EMULATED_GPUS": "2", "MACHINES_DATA": "GPU:1", "MACHINES_MODEL": "GPU:0"},
+    "theirs": {"EMULATED_GPUS": "1"},
+}
 LOOPS_OF_SEVERAL = ["of_unknown_length", "from_a_function"]
 SEVERAL = {
     "ours": {"EMULATED_GPUS": "4", "MACHINES_DATA": "GPU:2,GPU:3", "MACHINES_MODEL": "GPU:0,GPU:1"},
@@ -33,9 +37,7 @@ def printed(start_workers, folder, environment, loops):
 
 @pytest.fixture(scope="module")
 def figures(start_workers, tmp_path_factory):
-    return printed(
-        start_workers, tmp_path_factory.mktemp("workers"), {"ours": {}, "theirs": {}}, LOOPS
-    )
+    return printed(start_workers, tmp_path_factory.mktemp("workers"), ONE, LOOPS)
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +71,14 @@ def test_fit_and_evaluate_of_keras_3_work_and_all_workers_report_the_same(figure
     assert first == second and 0 < first["loss"] < 20
 
 
+def test_a_fit_that_was_stopped_goes_on_from_the_first_workers_backup(figures):
+    for worker in figures["ours"]:
+        assert worker["fit again"] == {**worker["fit"], "batches": 2 * 4 - 3}
+
+
 def test_variables_of_the_data_scope_begin_with_the_first_workers_values(figures, of_several):
     first, second = (worker["of_the_data_device"] for worker in figures["ours"])
-    assert first == second and [device for device, _ in first] == ["CPU:1"]
+    assert first == second and [device for device, _ in first] == ["GPU:1"]
     first, second = (worker["of_the_data_device"] for worker in of_several["ours"])
     assert first == second and [device for device, _ in first] == ["GPU:2", "GPU:3"]
     assert first[0][1] == first[1][1]
