@@ -191,7 +191,7 @@ class BatchConfig:
 class Speaking:
     """How codes are drawn (see `sampling.generate`), and the silence between two sentences."""
 
-    temperature: float = 0.5
+    temperature: float = 0.2
     top_k: int = 50
     top_p: float = 0.9
     repetition_penalty: float = 1.0

@@ -50,6 +50,9 @@ class GptConfig:
     # training. One code lasts about as long as 0.85 characters or 0.3 BPE tokens. 0: no rotary
     # positions.
     tokens_per_code: float = 0.3
+    # Vectors of tokens and codes are the rows of their tables times this. Adam moves every weight
+    # alike, so they also learn that many times faster than all else.
+    table_scale: float = 1.0
     text_sees_all: bool = False  # text positions see later text, and there is no text loss
     text_weight: float = 0.01
     audio_weight: float = 1.0
@@ -61,6 +64,7 @@ class GptConfig:
             self.width,
             f"a multiple of gpt.heads={self.heads}",
         )
+        need(self.table_scale > 0, "gpt.table_scale", self.table_scale, "above 0")
         need(0 <= self.dropout < 1, "gpt.dropout", self.dropout, "at least 0 and below 1")
         need(0 <= self.code_noise < 1, "gpt.code_noise", self.code_noise, "at least 0 and below 1")
         need(
@@ -149,7 +153,13 @@ SIZES = {
         tokenizer=TokenizerConfig(width=192, codes=512, code_size=48),
         conditioning=ConditioningConfig(layers=2, heads=4, encoder_layers=2, patch=8),
         gpt=GptConfig(
-            layers=4, width=256, heads=4, dropout=0.0, code_noise=0.1, tokens_per_code=0.85
+            layers=4,
+            width=256,
+            heads=4,
+            dropout=0.0,
+            code_noise=0.1,
+            tokens_per_code=0.85,
+            table_scale=10.0,
         ),
         speaker=SpeakerConfig(width=96, blocks=3, size=96),
         vocoder=VocoderConfig(width=256, blocks=5),

@@ -8,6 +8,7 @@ Padding is masked out, so a row's outputs do not depend on the other rows of its
 """
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from myxtts.model.config import GptConfig
@@ -26,6 +27,9 @@ from myxtts.model.layers import (
     turns,
 )
 from myxtts.text.vocabulary import Vocabulary
+
+# Sizes of the rows that `start_from` makes: of what codes are read as, and of the head.
+_READ, _TOLD = 0.3, 0.03
 
 
 class Gpt(keras.Model):
@@ -63,6 +67,18 @@ class Gpt(keras.Model):
         self.text_head = dense(width, text_tokens, deviation=0.02)
         self.audio_head = dense(width, audio_codes + 1, deviation=0.02)
         self.built = True
+
+    def start_from(self, vectors: np.ndarray) -> None:
+        """Before training: codes that sound alike begin with like rows, and are foretold together.
+        `vectors [codes, size]` are the tokenizer's."""
+        chance, size = np.random.default_rng(0), vectors.shape[1]
+        vectors = (vectors - vectors.mean(0)) / max(vectors.std(), 1e-6) / size**0.5
+        read, told = (vectors @ chance.standard_normal([size, self.config.width]) for _ in range(2))
+        table, kernel = (v.numpy() for v in (self.audio_table, self.audio_head.kernel))
+        table[: self.audio_codes] = _READ / self.config.table_scale * read
+        kernel[:, : self.audio_codes] = _TOLD * told.T
+        self.audio_table.assign(table)
+        self.audio_head.kernel.assign(kernel)
 
     def call(
         self,
@@ -196,7 +212,7 @@ class Gpt(keras.Model):
         dtype = self.compute_dtype
         size = tf.shape(text)[1]
         ids = self._text_ids(text, text_lengths)
-        x = tf.gather(self.text_table, ids) + self.text_places[: size + 2]
+        x = self._rows(self.text_table, ids) + self.text_places[: size + 2]
         prefix = tf.concat([tf.cast(latents, dtype), tf.cast(x, dtype)], 1)
         there = tf.concat([tf.ones(tf.shape(latents)[:2]), mask_of(text_lengths + 2, size + 2)], 1)
         return prefix, there
@@ -212,7 +228,7 @@ class Gpt(keras.Model):
         if training and self.config.code_noise:
             codes = self._noisy(codes, seed)
         inputs = tf.pad(codes, [[0, 0], [1, 0]], constant_values=self.start_code)
-        x = tf.gather(self.audio_table, inputs) + self.audio_places[: tf.shape(inputs)[1]]
+        x = self._rows(self.audio_table, inputs) + self.audio_places[: tf.shape(inputs)[1]]
         return tf.cast(x, self.compute_dtype)
 
     def _noisy(self, codes, seed):
@@ -223,8 +239,11 @@ class Gpt(keras.Model):
         other = tf.random.stateless_uniform(shape, salted(seed, 502)) * self.audio_codes
         return tf.where(which, tf.cast(other, tf.int32), codes)
 
+    def _rows(self, table, ids):
+        return self.config.table_scale * tf.gather(table, ids)
+
     def _audio_row(self, code, place):
-        x = tf.gather(self.audio_table, code) + tf.gather(self.audio_places, place)
+        x = self._rows(self.audio_table, code) + tf.gather(self.audio_places, place)
         return tf.cast(x, self.compute_dtype)
 
     def _text_loss(self, logits, text, text_lengths):

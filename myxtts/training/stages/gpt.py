@@ -41,8 +41,9 @@ class GptStage(Stage):
     def __init__(self, at, needed):
         super().__init__(at, needed)
         self.conditioning, self.gpt = self.networks.values()
-        self.learners = {"gpt": Learner([self.conditioning, self.gpt], at.config.stage(self.name))}
         self.tokenizer = needed["tokenizer"]["tokenizer"]
+        self.gpt.start_from(self.tokenizer.codebook.vectors.numpy())
+        self.learners = {"gpt": Learner([self.conditioning, self.gpt], at.config.stage(self.name))}
 
     @classmethod
     def width(cls, model):

@@ -9,7 +9,7 @@ from myxtts import UserError
 from myxtts.model.gpt import Gpt
 
 OUTPUTS = ("text_logits", "audio_logits", "hidden")
-TABLES = {"tokens_per_code": 0.0}
+TABLES = {"tokens_per_code": 0.0, "table_scale": 3.0}
 PREFIX = {"text_sees_all": True, "text_weight": 0.0}
 either = pytest.mark.parametrize("changes", [{}, TABLES, PREFIX], ids=str)
 
@@ -133,6 +133,21 @@ def test_attention_over_text_is_handed_out_on_request(gpt, small):
     assert (weights.numpy() >= 0).all() and weights.numpy().sum(-1).max() <= 1 + 1e-5
     assert weights.numpy()[1, :, 6:].max() < 1e-7  # start, 4 tokens and stop; then padding
     assert "attention" not in gpt(*inputs)
+
+
+def test_codes_that_sound_alike_start_with_like_rows_and_chances(small):
+    gpt, scaled = (small.make_gpt(table_scale=scale) for scale in (1.0, 4.0))
+    others = gpt.audio_table.numpy()[small.codes :]
+    vectors = np.random.default_rng(1).normal(3.0, 2.0, [small.codes, 5])
+    vectors[7] = vectors[2] + 0.01
+    for network in (gpt, scaled):
+        network.start_from(vectors)
+    np.testing.assert_allclose(gpt.audio_table, [*4.0 * scaled.audio_table[:-2], *others], 1e-5)
+    for rows in (gpt.audio_table.numpy(), gpt.audio_head.kernel.numpy().T):
+        apart = np.square(rows[: small.codes] - rows[2]).sum(-1)
+        assert apart[7] < 1e-3 * np.delete(apart, [2, 7]).min()
+    gpt.start_from(np.ones([small.codes, 5]))  # a codebook that has collapsed
+    assert np.isfinite(gpt.audio_table).all()
 
 
 def test_training_draws_from_the_seed_alone(small):
