@@ -29,14 +29,14 @@ class BatchCounts:
     def on(cls, host: str, sees_end: bool = False, notes_asked: bool = False) -> "BatchCounts":
         zero = tf.constant(0, tf.int64)
         return cls(
-            compat.host_variable(zero, host),
-            compat.host_variable(False, host),
-            compat.host_variable(zero, host),
-            compat.host_variable(tf.zeros([256], tf.float64), host),
-            compat.host_variable(tf.zeros([256], tf.float64), host),
-            compat.host_variable(tf.constant(0, tf.float64), host),
-            sees_end,
-            notes_asked or sees_end,
+            started=compat.host_variable(zero, host),
+            ended=compat.host_variable(False, host),
+            arrived=compat.host_variable(zero, host),
+            asked=compat.host_variable(tf.zeros([256], tf.float64), host),
+            times=compat.host_variable(tf.zeros([256], tf.float64), host),
+            host_seconds=compat.host_variable(tf.constant(0, tf.float64), host),
+            sees_end=sees_end,
+            notes_asked=notes_asked or sees_end,
         )
 
     def get_next_counted(self, iterator, types, shapes) -> list[tf.Tensor]:

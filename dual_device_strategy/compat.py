@@ -123,7 +123,7 @@ def of_any_batch_size(spec: tf.TypeSpec) -> tf.TypeSpec:
     return spec._unbatch()._batch(None) if spec.shape.rank else spec
 
 
-def datasets_from_function(dataset_fn, workers, replicas, strategy, options, contexts=None):
+def datasets_from_function(dataset_fn, workers, replicas, *, strategy, options, contexts=None):
     """TensorFlow's own distributed datasets of what `dataset_fn` makes, one for each worker.
 
     Without `contexts` the `workers` are all that there are.

@@ -96,6 +96,7 @@ def copier(
     device: str,
     specs,
     scope: str,
+    *,
     transform: Callable | None = None,
     contents: tf.types.experimental.ConcreteFunction | None = None,
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:

@@ -12,8 +12,8 @@ def spec_of(dataset: compat.DistributedDataset, kind: type):
         dataset._element_spec,
         dataset._strategy,
         dataset._options,
-        dataset._cardinality,
-        dataset._enable_get_next_as_optional,
+        cardinality=dataset._cardinality,
+        enable_get_next_as_optional=dataset._enable_get_next_as_optional,
     )
     spec._dataset = copy.copy(dataset)
     # A function keeps the types of its arguments; it should not keep their data as well.

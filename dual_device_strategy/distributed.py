@@ -234,7 +234,9 @@ class StagedDataset(compat.DistributedDataset):
             if self._strategy.extended.warm_up:
                 counted.wait_until(self._staging.ready_slots, before)
         if record:  # an iterator made in a tf.function is gone before anything could save it
-            staged.place = Place(staging, host, self._front_end, iterator, record)
+            staged.place = Place(
+                staging, host, front_end=self._front_end, iterator=iterator, record=record
+            )
         return staged
 
     @property

@@ -39,7 +39,9 @@ class Lanes:
         self._take = trace(self._taken, begun, _RESOURCE, experimental_attributes=_ON_DEVICE)
         self._put = trace(self._filled, begun, *[_RESOURCE] * 2, experimental_attributes=_ON_DEVICE)
         self._hold = trace(
-            lambda begun, *held: begun, begun, *[_RESOURCE] * count  # the iterators of the lanes
+            lambda begun, *held: begun,
+            begun,
+            *[_RESOURCE] * count,  # the iterators of the lanes
         )
         self.contents = trace(self._contents, NAME)
 
@@ -90,15 +92,15 @@ class Lanes:
             places, iterators = [], []
             for _ in range(self._count):
                 lane = _variable(tf.raw_ops.OptionalNone())
-                iterator = self._iterator(self._take, [lane], self._end, [], self.specs)
+                iterator = self._iterator(self._take, [lane], self._end, held=[], spec=self.specs)
                 resource = compat.resource_of(iterator)
                 places += [lane, tf.raw_ops.IteratorToStringHandle(resource_handle=resource)]
                 iterators.append(resource)
             turns = _variable(tf.raw_ops.OptionalFromValue(components=places))
             source = compat.resource_of(prepared)
-            return self._iterator(self._put, [source, turns], self._hold, iterators, NAME)
+            return self._iterator(self._put, [source, turns], self._hold, held=iterators, spec=NAME)
 
-    def _iterator(self, following, arguments, end, held, spec) -> tf.data.Iterator:
+    def _iterator(self, following, arguments, end, *, held, spec) -> tf.data.Iterator:
         variant = tf.raw_ops.GeneratorDataset(
             init_func_other_args=self._start.captured_inputs,
             next_func_other_args=[*arguments, *following.captured_inputs],

@@ -54,6 +54,7 @@ def parsed(texts: list[str]) -> tuple[Reading, ...]:
 def step_times(
     next_batch: Callable[[], object],
     step: Callable[[object], object],
+    *,
     steps: int,
     reading: Reading,
     warm: int = TENTH,

@@ -101,7 +101,11 @@ class Staging:
                 begin=begin,
             )
         self.recorder = IteratorRecorder(
-            self.host.made_spec, host_device, places, host_options, self._front_end_state
+            self.host.made_spec,
+            host_device,
+            places,
+            options=host_options,
+            front_end=self._front_end_state,
         )
         self.ready_slots, self._warm_up = ready_slots, warm_up
         ready = {

@@ -151,7 +151,9 @@ class SplitExtended(StagedInput, compat.OneDeviceExtended):
         check_options(options, whole_dataset=False)
         strategy = self._container_strategy()
         workers = self._input_workers_with_options(options)
-        made = compat.datasets_from_function(dataset_fn, workers, 1, strategy, options)
+        made = compat.datasets_from_function(
+            dataset_fn, workers, 1, strategy=strategy, options=options
+        )
         return StagedDataset(strategy, made._datasets[0], options)
 
     def _input_workers_with_options(self, options=None):

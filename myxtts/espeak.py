@@ -61,7 +61,7 @@ class Espeak:
             raise UserError(f"espeak-ng has no voice {voice!r}")
 
     def say(
-        self, text: str, voice: str, rate: int = 175, pitch: int = 50, pitch_range: int = 50
+        self, text: str, voice: str, *, rate: int = 175, pitch: int = 50, pitch_range: int = 50
     ) -> bytes:
         """16-bit mono samples at `sample_rate`. `voice` is a language, or language+variant."""
         with self._lock:

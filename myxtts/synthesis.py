@@ -127,7 +127,7 @@ def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:
             if given.stream:
                 _stream(voice, line, speaking)
             else:
-                _say(voice, line, cloned[line.voice], speaking, options)
+                _say(voice, line, cloned[line.voice], speaking=speaking, options=options)
         except OSError as error:
             raise UserError(f"{line.out} cannot be written: {error.strerror or error}") from None
 
@@ -169,7 +169,7 @@ def pcm16(waveform: np.ndarray) -> bytes:
     return np.round(np.clip(waveform, -1.0, 1.0) * 32767.0).astype("<i2").tobytes()
 
 
-def _say(voice, line: Line, cloned, speaking, options: dict) -> None:
+def _say(voice, line: Line, cloned, *, speaking, options: dict) -> None:
     """Writes the speech sentence by sentence, so that the part so far can be played already."""
     start, samples = time.perf_counter(), 0
     count = len(voice.sentences(line.text, line.language))
@@ -217,7 +217,7 @@ def _line_of_flags(given) -> Line:
     if not (given.speaker_wav or given.speaker):
         raise UserError("--speaker_wav is missing; give a recording of the voice, best of 3 to 6 s")
     wavs = tuple(given.speaker_wav)
-    return Line(Path(given.out), given.text, given.language, wavs, given.speaker)
+    return Line(Path(given.out), given.text, given.language, references=wavs, speaker=given.speaker)
 
 
 def _read_lines(given) -> list[Line]:
@@ -249,7 +249,7 @@ def _read_lines(given) -> list[Line]:
         if not (wavs or given.speaker):
             raise UserError(f"{where}: no voice; add a column, or give --speaker_wav for all")
         out, language = Path(given.out) / f"{name}.wav", language or given.language
-        lines.append(Line(out, text, language, wavs, given.speaker))
+        lines.append(Line(out, text, language, references=wavs, speaker=given.speaker))
     if not lines:
         raise UserError(f"--batch_file={path} holds no texts")
     return lines

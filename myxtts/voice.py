@@ -155,7 +155,7 @@ class Voice:
         """The functions that `warm_up` traces."""
         return [self._pieces_cloned, self._samples, *sampling.traced(self.networks.gpt)]
 
-    def _chunks(self, text, language, cloned, speaking, streamed):
+    def _chunks(self, text, language, cloned, speaking, *, streamed):
         speaking = speaking or Speaking()
         pause = np.zeros(int(speaking.pause * self.sample_rate), np.float32)
         sentences = self.sentences(text, language)

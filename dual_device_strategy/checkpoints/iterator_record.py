@@ -27,6 +27,7 @@ class IteratorRecorder:
         spec,
         device: str,
         places: int,
+        *,
         options: tf.data.Options | None,
         front_end: FrontEndState | None,
     ):

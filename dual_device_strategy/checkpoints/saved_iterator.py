@@ -35,6 +35,7 @@ class Place:
         self,
         staging,
         host: tf.data.Dataset,
+        *,
         front_end: FrontEnd | None,
         iterator: tf.data.Iterator,
         record: IteratorRecord,

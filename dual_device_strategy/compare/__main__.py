@@ -72,9 +72,9 @@ def main(arguments) -> None:
         setting = Setting(
             devices.data_device,
             devices.model_device,
-            _SLOTS.value,
-            _HOST_SLOWDOWN.value,
-            command.shares(),
+            slots=_SLOTS.value,
+            host_slowdown=_HOST_SLOWDOWN.value,
+            shares=command.shares(),
         )
         workloads = _workloads(sizes, cases, fixed_ms, setting)
         try:

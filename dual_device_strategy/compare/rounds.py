@@ -126,7 +126,13 @@ def compare_at(
     for _ in range(rounds):
         for name, make in {**alone, **makers}.items():
             if not rows[name].problem:
-                _run(rows[name], make, steps, devices, readings[:1] if name in alone else readings)
+                _run(
+                    rows[name],
+                    make,
+                    steps,
+                    devices=devices,
+                    readings=readings[:1] if name in alone else readings,
+                )
     for name, detail in details.items():
         rows[name].detail = detail
     return Comparison(
@@ -156,7 +162,9 @@ def _work(workload: Workload, rows: dict[str, Row]) -> Work:
     )
 
 
-def _run(row: Row, make: Callable, steps: int, devices: dict, readings: Sequence[Reading]) -> None:
+def _run(
+    row: Row, make: Callable, steps: int, *, devices: dict, readings: Sequence[Reading]
+) -> None:
     """One round.  Each loop is made anew, so that it has the memory of all devices to itself."""
     for device in {device for several in devices.values() for device in several}:
         if "GPU" in device:
@@ -164,7 +172,7 @@ def _run(row: Row, make: Callable, steps: int, devices: dict, readings: Sequence
     try:
         loop = make()
         for number, reading in enumerate(readings):
-            times = step_times(*loop, steps, reading, WARM)
+            times = step_times(*loop, steps=steps, reading=reading, warm=WARM)
             (row.others.setdefault(reading, []) if number else row.times).extend(times)
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__

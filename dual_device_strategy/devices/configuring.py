@@ -239,7 +239,7 @@ def _describe(role, gpus, pair, limit):
     )
 
 
-def _describe_gpu(role, gpus, visible, index, limit):
+def _describe_gpu(role, gpus, *, visible, index, limit):
     # TensorFlow numbers the visible GPUs in physical order, whichever was named first.
     logical = f"GPU:{sorted(set(visible)).index(index)}"
     grows = os.environ.get(GROWTH_VARIABLE) != "false"

@@ -29,7 +29,7 @@ class Controls:
         library = ctypes.CDLL(str(path))
         integer, pointer = ctypes.c_int, ctypes.c_void_p
 
-        def function(name, result, *arguments):
+        def function(name, result, arguments=()):
             bound = getattr(library, f"emulated_gpu_{name}")
             bound.restype, bound.argtypes = result, arguments
             return bound
@@ -37,18 +37,13 @@ class Controls:
         self._configure = function(
             "configure",
             None,
-            integer,
-            ctypes.POINTER(ctypes.c_int64),
-            ctypes.c_double,
-            ctypes.c_double,
-            ctypes.c_double,
-            integer,
+            [integer, ctypes.POINTER(ctypes.c_int64), *[ctypes.c_double] * 3, integer],
         )
-        self._stats = function("stats", None, integer, ctypes.POINTER(Stats))
-        self.set_memory_limit = function("set_memory_limit", None, integer, ctypes.c_int64)
-        self.begin_watch = function("begin_watch", pointer, integer)
-        self.watched_peak = function("watched_peak", ctypes.c_int64, pointer)
-        self.end_watch = function("end_watch", None, pointer)
+        self._stats = function("stats", None, [integer, ctypes.POINTER(Stats)])
+        self.set_memory_limit = function("set_memory_limit", None, [integer, ctypes.c_int64])
+        self.begin_watch = function("begin_watch", pointer, [integer])
+        self.watched_peak = function("watched_peak", ctypes.c_int64, [pointer])
+        self.end_watch = function("end_watch", None, [pointer])
         self.register_with_tensorflow = function("register_with_tensorflow", integer)
 
     def configure(

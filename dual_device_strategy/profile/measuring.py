@@ -62,7 +62,9 @@ def measure(
     staged_run(strategy, dataset, step, steps=repeats, into=into)
     for reading in readings:
         if reading is not Reading.EVERY_STEP:
-            into.others[reading] = run_ahead(strategy, dataset, step, repeats, reading)
+            into.others[reading] = run_ahead(
+                strategy, dataset, step, steps=repeats, reading=reading
+            )
 
 
 class PartsAlone:
@@ -156,7 +158,7 @@ class PartsAlone:
                 return function(*tensors)
 
         with as_profile_error("the function given to on_data_device() failed"):
-            return self._timed("front_end", batches, run, self._data)
+            return self._timed("front_end", batches, run, device=self._data)
 
     def _measure_front_end_on_host(self, batches):
         host = compat.host_of(self._data)
@@ -204,7 +206,7 @@ class PartsAlone:
             extended.data_devices, extended.worker_devices, slots=6, shares=self._strategy.shares
         )
 
-    def _timed(self, name, batches, work, device, prepare=lambda tensors: tensors):
+    def _timed(self, name, batches, work, *, device, prepare=lambda tensors: tensors):
         times, results = self._into.parts.setdefault(name, []), {}
         for i in range(self._repeats + WARM):
             place = i % len(batches)
@@ -240,5 +242,3 @@ def _read(tensors, device) -> None:
             with tf.device(device or tensor.device):
                 tf.reshape(tensor, [-1])[:1].numpy()
             return
-
-

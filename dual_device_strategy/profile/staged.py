@@ -63,7 +63,7 @@ def too_short(found: int, wanted: int) -> ProfileError:
     )
 
 
-def run_ahead(strategy, dataset, step, steps: int, reading: Reading) -> list[float]:
+def run_ahead(strategy, dataset, step, *, steps: int, reading: Reading) -> list[float]:
     """The times of steps in a staged loop that runs ahead of its devices."""
     with as_profile_error("the dataset cannot be distributed"):
         iterator = iter(strategy.experimental_distribute_dataset(dataset))
@@ -73,8 +73,8 @@ def run_ahead(strategy, dataset, step, steps: int, reading: Reading) -> list[flo
             return step_times(
                 lambda: next(iterator),
                 lambda batch: strategy.run(step, args=(batch,)),
-                steps,
-                reading,
+                steps=steps,
+                reading=reading,
             )
         except (StopIteration, tf.errors.OutOfRangeError):
             raise ProfileError(

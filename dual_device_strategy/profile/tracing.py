@@ -152,15 +152,15 @@ def events(times: Times, data_devices, model_devices) -> list[dict]:
     rows = _Rows(lanes, min(noted[HOST_BEGIN].get(i, times.got[i]) for i in shown))
     for i in shown:
         made, copied, prepared = (noted[m].get(i) for m in (HOST_END, COPIED, PREPARED))
-        rows.add(0, "host pipeline", i, noted[HOST_BEGIN].get(i), made)
+        rows.add(0, "host pipeline", i, begin=noted[HOST_BEGIN].get(i), end=made)
         lane = 1 + i % data
         free = noted[PREPARED].get(i - data, made)
-        rows.add(lane, "copy", i, None if made is None else max(made, free), copied)
-        rows.add(lane, "front end", i, copied, prepared)
+        rows.add(lane, "copy", i, begin=None if made is None else max(made, free), end=copied)
+        rows.add(lane, "front end", i, begin=copied, end=prepared)
         for lane in range(1 + data, len(lanes)):
-            rows.add(lane, "on its way", i, prepared, times.arrived[i])
-            rows.add(lane, "READY", i, times.arrived[i], times.got[i])
-            rows.add(lane, "step", i, times.got[i], times.read[i])
+            rows.add(lane, "on its way", i, begin=prepared, end=times.arrived[i])
+            rows.add(lane, "READY", i, begin=times.arrived[i], end=times.got[i])
+            rows.add(lane, "step", i, begin=times.got[i], end=times.read[i])
     return rows.events
 
 
@@ -174,7 +174,7 @@ class _Rows:
             self._name("process_name", lane, 0, {"name": name})
             self._name("process_sort_index", lane, 0, {"sort_index": lane})
 
-    def add(self, lane: int, title: str, batch: int, begin: float | None, end: float | None):
+    def add(self, lane: int, title: str, batch: int, *, begin: float | None, end: float | None):
         if begin is None or end is None or end < begin:
             return
         self.events.append(

@@ -129,7 +129,9 @@ class ReplicaDataset(compat.DistributedDataset):
         seals = staging.iterator_over(host, record)
         iterator = self._iterator([seals])
         if record:
-            iterator.place = Place(staging, host, self._front_end_parts[1], seals, record)
+            iterator.place = Place(
+                staging, host, front_end=self._front_end_parts[1], iterator=seals, record=record
+            )
         elif tf.executing_eagerly():
             iterator.cannot_be_saved = SEVERAL_DATA_DEVICES
         iterator.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2

@@ -18,7 +18,12 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
         extended = strategy.extended
         workers = extended._input_workers_with_options(options)
         made = compat.datasets_from_function(
-            dataset_fn, workers, strategy.num_replicas_in_sync, strategy, options, contexts
+            dataset_fn,
+            workers,
+            strategy.num_replicas_in_sync,
+            strategy=strategy,
+            options=options,
+            contexts=contexts,
         )
         targets = [
             device

@@ -102,7 +102,11 @@ class ReplicaStaging:
             options=host_options,
         )
         self.recorder = IteratorRecorder(
-            self.host.made_spec, self._host, places, host_options, self._front_end_state
+            self.host.made_spec,
+            self._host,
+            places,
+            options=host_options,
+            front_end=self._front_end_state,
         )
         get_host_next = noted(self.host.get_next) if noted else self.host.get_next
         self._prepare = [
@@ -143,7 +147,7 @@ class ReplicaStaging:
 
     def _traced_copy(self, data_devices, targets, at_targets, specs, scope, counts):
         copiers = [
-            copier(device, specs, scope, transform)
+            copier(device, specs, scope, transform=transform)
             for device, transform in zip(targets, at_targets or [None] * len(targets), strict=True)
         ]
 

@@ -138,7 +138,7 @@ def _graph_optimizers(report, devices):
                 {**before, "disable_meta_optimizer": False}
             )
         _found_equal(
-            finding, rewritten, theirs=written, our_name="rewritten", their_name="as written"
+            finding, ours=rewritten, theirs=written, our_name="rewritten", their_name="as written"
         )
 
 
@@ -149,7 +149,7 @@ def _xla(report, devices):
             return finding.found(_ONLY_ON_HARDWARE)
         _found_equal(
             finding,
-            _losses(devices, jit=True),
+            ours=_losses(devices, jit=True),
             theirs=_losses(devices),
             our_name="compiled",
             their_name="not compiled",
@@ -166,7 +166,8 @@ def _cudnn(report, devices):
             keras.utils.set_random_seed(1)
             with tf.device(device):
                 outputs.append(keras.layers.LSTM(16)(tf.identity(x)).numpy())
-        _found_equal(finding, *outputs, "GPU", "host")
+        ours, theirs = outputs
+        _found_equal(finding, ours, theirs=theirs, our_name="GPU", their_name="host")
 
 
 def _collectives(report, devices):
@@ -182,7 +183,11 @@ def _collectives(report, devices):
             return strategy.experimental_local_results(strategy.run(each))
 
         _found_equal(
-            finding, add()[0], theirs=np.full([1000], 3.0), our_name="sum", their_name="should be"
+            finding,
+            ours=add()[0],
+            theirs=np.full([1000], 3.0),
+            our_name="sum",
+            their_name="should be",
         )
 
 
@@ -222,7 +227,7 @@ def _losses(devices, jit=False):
     return losses
 
 
-def _found_equal(finding, ours, theirs, our_name, their_name):
+def _found_equal(finding, *, ours, theirs, our_name, their_name):
     ours, theirs = (np.asarray(each, np.float64) for each in (ours, theirs))
     difference = float(np.max(np.abs(ours - theirs) / np.maximum(np.abs(theirs), 1e-3)))
     # TensorFloat-32, the default on recent cards, has ten bits.

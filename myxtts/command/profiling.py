@@ -83,6 +83,7 @@ def rehearsed(
     config: TrainConfig,
     stage: str,
     strategy: tf.distribute.Strategy,
+    *,
     corpus: Corpus,
     vocabulary: Vocabulary,
     start: Start | None = None,

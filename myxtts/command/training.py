@@ -45,7 +45,7 @@ def train(
     run, workers = RunDirectory(job.run_path), Workers(strategy)
     vocabulary = vocabulary_of(job, clips.training)
     if workers.chief:
-        facts = facts_of(job, devices, clips, vocabulary, workers.count)
+        facts = facts_of(job, devices, clips, vocabulary, workers=workers.count)
         for sentence in advice(job, facts):
             logging.warning("advice: %s", sentence)
     trainer = Trainer(
@@ -60,7 +60,7 @@ def train(
             clips.validation or clips.training, vocabulary, job.train.model.text.max_tokens
         ),
         leave_notes=lambda run: _leave_notes(
-            run, clips, again, [*flags, *made_by_default(job)], given=len(flags)
+            run, clips=clips, again=again, flags=[*flags, *made_by_default(job)], given=len(flags)
         ),
     )
     try:
@@ -107,7 +107,7 @@ def _texts(corpus: Corpus, vocabulary: Vocabulary, most: int) -> list[tuple[str,
 
 
 def _leave_notes(
-    run: RunDirectory, clips: Clips, again: Sequence[str], flags: Sequence[str], given: int
+    run: RunDirectory, *, clips: Clips, again: Sequence[str], flags: Sequence[str], given: int
 ) -> None:
     """Leaves the flags, the manifests and the log in the run directory."""
     console.write_to(run)

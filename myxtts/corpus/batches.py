@@ -168,7 +168,7 @@ def _bucket_tokens(texts: Texts, plan: BatchPlan) -> np.ndarray:
     return np.maximum.accumulate(longest)
 
 
-def _clip_reader(corpus: Corpus, texts: Texts, plan: BatchPlan, samples_of, tokens_of):
+def _clip_reader(corpus: Corpus, *, texts: Texts, plan: BatchPlan, samples_of, tokens_of):
     paths = tf.constant(list(corpus.paths))
     samples = tf.constant(corpus.samples, tf.int32)
     offsets = tf.constant(corpus.data_offsets, tf.int32)

@@ -57,7 +57,13 @@ class Voice:
 
         variant = _VARIANTS[i % len(_VARIANTS)]
         name = f"voice{i:03d}"
-        return cls(name, variant, between(145, 190), between(30, 70), between(35, 70))
+        return cls(
+            name,
+            variant,
+            rate=between(145, 190),
+            pitch=between(30, 70),
+            pitch_range=between(35, 70),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,9 +210,9 @@ def _serve() -> None:
             synthesizer.say(
                 normalise(clip.text, clip.language),
                 f"{clip.language}+{voice.variant}",
-                voice.rate,
-                voice.pitch,
-                voice.pitch_range,
+                rate=voice.rate,
+                pitch=voice.pitch,
+                pitch_range=voice.pitch_range,
             )
         )
         if not pcm:

@@ -36,7 +36,7 @@ class Ledger:
             self._base.execute("create temp table seen (id text primary key, path) without rowid")
             self._base.execute("begin immediate")
         except sqlite3.DatabaseError as error:
-            if "locked" in str(error):
+            if _is_locked(error):
                 raise UserError(
                     f"another process is preparing this corpus (it holds {path}); wait for it"
                 ) from None
@@ -80,3 +80,11 @@ class Ledger:
     def close(self) -> None:
         self._base.commit()
         self._base.close()
+
+
+def _is_locked(error: sqlite3.Error) -> bool:
+    """Whether another process has the database; Python 3.10 gives the text of the error only."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return "locked" in str(error)
+    return code & 0xFF in (5, 6)  # SQLITE_BUSY and SQLITE_LOCKED, without their extensions

@@ -60,6 +60,7 @@ class BatchPlan:
         samples: np.ndarray,
         speaker_ids: np.ndarray,
         language_ids: np.ndarray,
+        *,
         config: BatchConfig,
         audio: AudioConfig,
     ):

@@ -144,6 +144,7 @@ def _one_cell(text: str) -> str:
 
 def _outcomes(
     rows: Iterator[Row],
+    *,
     root: Path,
     copies: Path,
     ledger: Ledger,

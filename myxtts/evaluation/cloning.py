@@ -44,6 +44,7 @@ def cloning(
     voice: Voice,
     sentences: Sequence[Sentence],
     judge: VoiceJudge,
+    *,
     speaking: Speaking | None = None,
     save_dir: Path | None = None,
 ) -> list[Cloned]:

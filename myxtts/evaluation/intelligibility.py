@@ -48,6 +48,7 @@ def intelligibility(
     voice: Voice,
     sentences: Sequence[Sentence],
     recogniser: Recogniser | OtherRecogniser,
+    *,
     speaking: Speaking | None = None,
     save_dir: Path | None = None,
     every_way: bool = True,

@@ -84,7 +84,7 @@ class OtherRecogniser:
         )
         return float(wrong.sum() / words.sum())
 
-    def _counted(self, waveforms, sample_rate, texts, process, size) -> tuple:
+    def _counted(self, waveforms, sample_rate, *, texts, process, size) -> tuple:
         heard = self._transcribed(tuple(map(bytes_of, waveforms)), sample_rate)
         wanted = [letters_of(text, self.language) for text in texts]
         found = [letters_of(text, self.language) for text in heard]

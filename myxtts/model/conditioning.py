@@ -71,7 +71,7 @@ class PreNormLayer(keras.layers.Layer):
     """Attention and feed-forward, each with normalisation before it; self-attention, or attention
     to a context."""
 
-    def __init__(self, width: int, heads: int, dropout: float, salt: int, cross: bool = False):
+    def __init__(self, width: int, heads: int, dropout: float, salt: int, *, cross: bool = False):
         super().__init__(autocast=False)
         self.cross = cross
         self.before_attention, self.before_forward = Norm(width), Norm(width)
@@ -80,7 +80,7 @@ class PreNormLayer(keras.layers.Layer):
         self.drop = Dropout(dropout, salt)
         self.built = True
 
-    def call(self, x, context, bias, seed=None, training=False):
+    def call(self, x, context, bias, *, seed=None, training=False):
         query = self.before_attention(x)
         x += self.attention(query, context if self.cross else query, bias)
         return x + self.drop(self.forward(self.before_forward(x)), seed=seed, training=training)

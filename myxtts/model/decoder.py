@@ -40,14 +40,14 @@ class Block(keras.layers.Layer):
         )
         return turned(query, by), turned(keys, by), values
 
-    def call(self, x, bias, by=None, seed=None, training=False):
+    def call(self, x, bias, by=None, *, seed=None, training=False):
         query, keys, values = self._projected(x, by)
         mixed, weights = attend(query, keys, values, bias)
         x += self.drop_attention(self.out(join_heads(mixed)), seed=seed, training=training)
         forward = self.forward(self.before_forward(x))
         return x + self.drop_forward(forward, seed=seed, training=training), weights, (keys, values)
 
-    def step(self, x, keys, values, slot, bias, by):
+    def step(self, x, *, keys, values, slot, bias, by):
         query, key, value = self._projected(x, by)
         keys, values = with_slot(keys, slot, key), with_slot(values, slot, value)
         mixed, _ = attend(query, keys, values, bias)

@@ -87,6 +87,7 @@ class Gpt(keras.Model):
         text_lengths,
         codes,
         code_lengths,
+        *,
         seed=None,
         training=False,
         return_attention=False,

@@ -173,7 +173,7 @@ def join_heads(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(joined, [batch, steps, x.shape[1] * x.shape[3]])
 
 
-def attend(query, keys, values, bias=None, drop=None) -> tuple[tf.Tensor, tf.Tensor]:
+def attend(query, keys, values, bias=None, *, drop=None) -> tuple[tf.Tensor, tf.Tensor]:
     """Scaled dot-product attention. Also returns the weights, in float32, after `drop` if it is
     given."""
     scores = tf.matmul(query * (query.shape[-1] ** -0.5), keys, transpose_b=True)

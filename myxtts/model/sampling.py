@@ -88,6 +88,7 @@ def _checked(gpt, text, max_tokens) -> int:
 
 def _settings(
     seed,
+    *,
     temperature=1.0,
     top_k=0,
     top_p=1.0,
@@ -191,7 +192,7 @@ def _one_code(gpt, state, settings):
     }
 
 
-def draw(logits, used, step, settings, stop_code: int) -> tf.Tensor:
+def draw(logits, *, used, step, settings, stop_code: int) -> tf.Tensor:
     """One code per row of `logits [B, codes + 1]`, drawn as `generate` says; `used` is 1 for codes
     that were drawn before."""
     logits = tf.nn.log_softmax(logits)

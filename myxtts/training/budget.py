@@ -30,6 +30,7 @@ class Budget:
     def __init__(
         self,
         config: TrainConfig,
+        *,
         stage: str,
         stages: Sequence[str],
         spent: Mapping[str, float],
@@ -57,9 +58,7 @@ class Budget:
             rest = max(60 * config.max_minutes - sum(spent.values()), 1.0)
             share = config.stage(stage).share
             all_shares = sum(config.stage(name).share for name in stages)
-            self.seconds = max(
-                rest * share / shares, 60 * config.max_minutes * share / all_shares
-            )
+            self.seconds = max(rest * share / shares, 60 * config.max_minutes * share / all_shares)
             later = stages[stages.index(stage) + 1 :]
             later = sum(config.stage(name).share for name in later if name in left)
             self.later = self.seconds / share * later

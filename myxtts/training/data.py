@@ -67,6 +67,7 @@ class StageData:
         corpus: Corpus,
         vocabulary: Vocabulary,
         config: TrainConfig,
+        *,
         replicas: int = 1,
     ):
         """At most `evaluation_clips`, the same ones in the same batches every time. Several

@@ -79,7 +79,9 @@ class Exhibits:
             corpus.samples,
             corpus.speaker_ids,
             corpus.language_ids,
-            BatchConfig(batch_size=len(corpus), shuffle=False, buckets=1, drop_remainder=False),
+            config=BatchConfig(
+                batch_size=len(corpus), shuffle=False, buckets=1, drop_remainder=False
+            ),
             audio=model.audio,
         )
         dataset = read_batches(corpus, encoded, plan, epochs=1, workers=1, host_prefetch=1)
@@ -165,7 +167,7 @@ class Exhibits:
             return
         text = next((text for begin, text in self.said.items() if name.startswith(begin)), "")
         waveform = np.clip(np.asarray(waveform, np.float32), -1.0, 1.0)
-        self.board.sound(self.step, name, waveform, self.audio.sample_rate, text)
+        self.board.sound(self.step, name, waveform, rate=self.audio.sample_rate, text=text)
         place = self.directory / f"step-{self.step:08d}"
         place.mkdir(parents=True, exist_ok=True)
         with open(place / f"{name}.wav", "wb") as file:  # for its errors

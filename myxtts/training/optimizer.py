@@ -128,7 +128,7 @@ class Learner:
         found = tape.gradient(loss, tensors, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return [tf.convert_to_tensor(gradient) for gradient in found]
 
-    def learn(self, gradients, norm, counts, step, planned) -> tf.Tensor:
+    def learn(self, gradients, *, norm, counts, step, planned) -> tf.Tensor:
         """One step with gradients of this norm, or none where `counts` is 0.0; returns the rate."""
         rate = scheduled_rate(self.config, step, planned)
         most = self.config.clip_norm or float("inf")

@@ -44,7 +44,7 @@ class Board:
         with self._training.as_default(step=step):
             tf.summary.image(name, pixels[None])
 
-    def sound(self, step: int, name: str, waveform: np.ndarray, rate: int, text: str) -> None:
+    def sound(self, step: int, name: str, waveform: np.ndarray, *, rate: int, text: str) -> None:
         """`text` is what is spoken; it stands beside the sound."""
         with self._training.as_default(step=step):
             tf.summary.audio(name, waveform[None, :, None], rate, description=text)

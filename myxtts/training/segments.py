@@ -7,7 +7,7 @@ from myxtts.model.whole_batch import drawn
 
 
 def random_segment(
-    values: tf.Tensor, lengths: tf.Tensor, size: int, key: tf.Tensor, salt: int, padding: float
+    values: tf.Tensor, lengths: tf.Tensor, *, size: int, key: tf.Tensor, salt: int, padding: float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """`(segments [B, size, ...], their lengths, where they start)`, cut out of `values [B, T, ...]`
     at places drawn by the batch's key and the salt; a clip that is shorter is padded."""

@@ -43,12 +43,12 @@ class StageRun:
     def __init__(
         self,
         loop: Loop,
+        *,
         data: StageData,
         held_out: StageData | None,
         budget: Budget,
         config: TrainConfig,
         run: RunDirectory,
-        *,
         identity: dict,
         exhibits: Exhibits,
         board: Board,
@@ -114,7 +114,13 @@ class StageRun:
         self._bar = Bar(self.stage.name, progress.step, self.budget.steps, self.bar_shown)
         self.says("tracing the first step")
         self.records = StepRecords(
-            self.loop, self.data, self.config, progress, log=log, board=self.board, bar=self._bar
+            self.loop,
+            data=self.data,
+            config=self.config,
+            progress=progress,
+            log=log,
+            board=self.board,
+            bar=self._bar,
         )
         try:
             reason = self._steps(interruption)

@@ -28,6 +28,7 @@ class StepRecords:
     def __init__(
         self,
         loop: Loop,
+        *,
         data: StageData,
         config: TrainConfig,
         progress: Progress,

@@ -56,7 +56,7 @@ class Report:
 class Trainer:
     """Trains the stages of a run, and continues where it was stopped.
 
-        trainer = Trainer(config, "runs/mine", corpus, validation, vocabulary, strategy=strategy)
+        trainer = Trainer(config, "runs/mine", corpus=clips, validation=None, vocabulary=letters)
         report = trainer.run()
 
     It works the same under every strategy, and without one. Several replicas, on one machine or on
@@ -92,10 +92,10 @@ class Trainer:
         self,
         config: TrainConfig,
         run_dir: str | os.PathLike,
+        *,
         corpus: Corpus,
         validation: Corpus | None,
         vocabulary: Vocabulary,
-        *,
         start: Start | None = None,
         strategy: tf.distribute.Strategy | None = None,
         monitor: bool = True,

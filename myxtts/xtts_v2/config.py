@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from myxtts import UserError
-from myxtts.config import from_json, need, write_whole
+from myxtts.config import BadSetting, from_json, need, write_whole
 
 CPML = "CPML (Coqui Public Model License: non-commercial use only)"
 LANGUAGES = (
@@ -99,9 +99,8 @@ class PublishedConfig:
         values["model_args"] = _known(ModelArgs, raw["model_args"])
         try:
             return dataclasses.replace(from_json(cls, values, str(path)), raw=raw)
-        except UserError as error:
-            text = str(error)
-            raise UserError(text if str(path) in text else f"{path}: {text}") from None
+        except BadSetting as error:
+            raise UserError(f"{path}: {error}") from None
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the file in the form that the published code reads."""

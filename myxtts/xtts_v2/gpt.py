@@ -88,6 +88,7 @@ class Gpt(keras.Model):
         text_lengths,
         codes,
         code_lengths,
+        *,
         seed=None,
         training=False,
         left_out=None,
@@ -103,7 +104,13 @@ class Gpt(keras.Model):
         text_seen = text_lengths + (2 if aim.text_stop_seen else 1)
         audio_seen = code_lengths + aim.stop_targets
         text_hidden, audio_hidden = self._read(
-            latents, text, text_seen, codes, audio_seen, seed=seed, training=training
+            latents,
+            text,
+            text_seen,
+            codes=codes,
+            audio_seen=audio_seen,
+            seed=seed,
+            training=training,
         )
         text_counts = mask_of(text_lengths + 1, tf.shape(text)[1] + 1)
         audio_counts = mask_of(audio_seen, tf.shape(codes)[1] + 1)
@@ -128,7 +135,9 @@ class Gpt(keras.Model):
     def latents_of(self, latents, text, text_lengths, codes, code_lengths):
         """The latents of given codes, float32 [B, N, W], as synthesis passes to the HiFi-GAN."""
         text = _stopped(text, text_lengths, self.stop_text, 1)
-        _, hidden = self._read(latents, text, text_lengths + 2, codes[:, :-1], code_lengths)
+        _, hidden = self._read(
+            latents, text, text_lengths + 2, codes=codes[:, :-1], audio_seen=code_lengths
+        )
         return _wide(hidden)
 
     def start(self, latents, text, text_lengths, capacity: int) -> tuple:
@@ -170,7 +179,7 @@ class Gpt(keras.Model):
         for block, old_keys, old_values in zip(
             self.blocks, cache["keys"], cache["values"], strict=True
         ):
-            x, key, value = block.step(x, old_keys, old_values, slot, bias)
+            x, key, value = block.step(x, keys=old_keys, values=old_values, slot=slot, bias=bias)
             keys.append(key)
             values.append(value)
         cache = {
@@ -183,7 +192,7 @@ class Gpt(keras.Model):
         hidden = self._normed(x[:, 0])
         return _wide(self.audio_head(hidden)), _wide(hidden), cache
 
-    def _read(self, latents, text, text_seen, codes, audio_seen, seed=None, training=False):
+    def _read(self, latents, text, text_seen, *, codes, audio_seen, seed=None, training=False):
         """Hidden states at the positions of text and audio, each beginning with its start token."""
         x, there = self._inputs(latents, text, text_seen, codes)
         x = self.dropout(x, seed=seed, training=training)

@@ -39,7 +39,7 @@ class Block(keras.layers.Layer):
         x += self.drop_forward(self._forward(x), seed=seed, training=training)
         return x, keys, values
 
-    def step(self, x, keys, values, slot, bias):
+    def step(self, x, *, keys, values, slot, bias):
         query, key, value = self._projected(x)
         keys, values = with_slot(keys, slot, key), with_slot(values, slot, value)
         mixed, _ = attend(query, keys, values, bias)

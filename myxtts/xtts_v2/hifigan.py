@@ -105,7 +105,9 @@ class HifiGan(keras.Model):
 class UpsamplingStage(keras.layers.Layer):
     """Upsampling in time, then the mean of three stacks of residual convolutions."""
 
-    def __init__(self, names: Names, number: int, width: int, rate: int, kernel: int, speaker: int):
+    def __init__(
+        self, names: Names, *, number: int, width: int, rate: int, kernel: int, speaker: int
+    ):
         super().__init__(autocast=False)
         narrow = width // 2
         self.up = WeightNormConv1D(names.below(f"ups.{number}"), width, narrow, kernel, rate=rate)

@@ -62,7 +62,7 @@ def speaker_filters() -> np.ndarray:
     return _filters(SPEAKER_RATE, 512, 64, None)
 
 
-def _power_mel(waveform, filters, n_fft, hop, window):
+def _power_mel(waveform, *, filters, n_fft, hop, window):
     # In float64: the rounding noise of a transform in float32 is 130 dB below the loudest bin,
     # enough to change quiet mels next to a loud one.
     heard = int(np.flatnonzero(filters.any(1))[-1]) + 1

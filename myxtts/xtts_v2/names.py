@@ -72,6 +72,7 @@ class Names:
         self,
         name: str,
         variable,
+        *,
         axes: tuple[int, ...] | None = None,
         ones: int = 0,
         decays: bool = True,

@@ -93,7 +93,7 @@ class AddedLanguage:
             *(language, len(characters), len(merges), len(pieces)),
         )
         text = _extended(vocabulary, tag, pieces, merges)
-        return cls(language, text, normaliser, len(pieces), vocabulary)
+        return cls(language, text, normaliser, tokens=len(pieces), old=vocabulary)
 
     def changed_share(self, texts: Iterable[str], language: str) -> float:
         """The share of these texts in an old language whose ids changed."""

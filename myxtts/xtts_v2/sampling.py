@@ -86,7 +86,7 @@ def punished(logits: tf.Tensor, used: tf.Tensor, penalty: tf.Tensor) -> tf.Tenso
     return tf.where(used, tf.where(logits < 0, logits * penalty, logits / penalty), logits)
 
 
-def _settings(seed, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0) -> dict:
+def _settings(seed, *, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0) -> dict:
     return {
         "temperature": tf.constant(temperature, tf.float32),
         "top_k": tf.constant(top_k, tf.int32),
@@ -144,7 +144,7 @@ def _trace(gpt):
     return begin, advance
 
 
-def _with_code(gpt, state, logits, latent, settings) -> dict:
+def _with_code(gpt, *, state, logits, latent, settings) -> dict:
     """The state after one more code, with the latent that predicted it."""
     count = state["count"]
     code = _drawn(logits, state["used"], count, settings)

@@ -135,10 +135,11 @@ class PublishedVoice:
         language: str,
         cloned: ClonedVoice,
         speaking: Speaking | None = None,
+        *,
         speed: float = 1.0,
     ) -> np.ndarray:
         """The text as one waveform, `speed` times as fast."""
-        return np.concatenate(list(self.spoken(text, language, cloned, speaking, speed)))
+        return np.concatenate(list(self.spoken(text, language, cloned, speaking, speed=speed)))
 
     def spoken(
         self,
@@ -146,6 +147,7 @@ class PublishedVoice:
         language: str,
         cloned: ClonedVoice,
         speaking: Speaking | None = None,
+        *,
         speed: float = 1.0,
     ) -> Iterator[np.ndarray]:
         """The sentences of the text and the pauses between them; joined they are what `speak`
@@ -170,10 +172,12 @@ class PublishedVoice:
         ids = self.tokens.encode("a", self.languages[0])
         _, latents, _ = next(self.codes(ids, cloned, self.speaking, first=3, every=1))
         count = latents.shape[1]
-        self.sound(latents, cloned.speaker, count, 0, int(hifigan.HifiGan.hops(count)))
+        self.sound(
+            latents, cloned.speaker, total=count, begin=0, end=int(hifigan.HifiGan.hops(count))
+        )
 
     def codes(
-        self, ids: list[int], cloned: ClonedVoice, speaking: Speaking, first: int, every: int
+        self, ids: list[int], cloned: ClonedVoice, speaking: Speaking, *, first: int, every: int
     ) -> Iterator[tuple[tf.Tensor, tf.Tensor, bool]]:
         """The codes of one sentence, as from `sampling.stream`."""
         options = speaking.sampling()
@@ -227,13 +231,13 @@ class PublishedVoice:
                 ready = count - hifigan.CONTEXT_CODES
                 total, until = _UNKNOWN, int(ready * _HOPS_OF_A_CODE)
             if until > yielded:
-                yield self.sound(latents, cloned.speaker, total, yielded, until)
+                yield self.sound(latents, cloned.speaker, total=total, begin=yielded, end=until)
                 yielded = until
             if done and int(codes[-1]) != self.networks.gpt.stop_code:
                 logging.warning("a sentence of %d tokens did not end and was cut off", len(ids))
 
     def sound(
-        self, latents: tf.Tensor, speaker: tf.Tensor, total: int, begin: int, end: int
+        self, latents: tf.Tensor, speaker: tf.Tensor, *, total: int, begin: int, end: int
     ) -> np.ndarray:
         """The samples of the hops from `begin` to `end`, as they are in the waveform of the
         complete sentence. `latents` [1, N, W] are the first of its `total` codes."""

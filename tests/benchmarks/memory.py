@@ -70,7 +70,10 @@ def measure(case: str, place: str) -> None:
     tokens = max(len(vocabulary.encode(text, "en")) for text in corpus.texts)
     guess = estimate(config, stage, LongestClip(frames, tokens), len(vocabulary))
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
-    with rehearsed(config, stage, strategy, corpus, vocabulary, start) as (dataset, step):
+    with rehearsed(config, stage, strategy, corpus=corpus, vocabulary=vocabulary, start=start) as (
+        dataset,
+        step,
+    ):
         for number, batch in enumerate(strategy.experimental_distribute_dataset(dataset)):
             strategy.run(step, (batch,)).numpy()
             if number == 2:

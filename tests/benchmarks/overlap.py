@@ -105,11 +105,15 @@ def main(rounds: int) -> None:
         busy, ahead = {name: [] for name in made}, {name: [] for name in made}
         for _ in range(rounds):
             for name, (next_batch, step) in made.items():
-                step_times(next_batch, step, 1, Reading.EVERY_STEP, WARM)
+                step_times(next_batch, step, steps=1, reading=Reading.EVERY_STEP, warm=WARM)
                 with emulation.measure() as use:
-                    times[name] += step_times(next_batch, step, STEPS, Reading.EVERY_STEP, 0)
+                    times[name] += step_times(
+                        next_batch, step, steps=STEPS, reading=Reading.EVERY_STEP, warm=0
+                    )
                 busy[name].append(use[1].busy)
-                ahead[name] += step_times(next_batch, step, STEPS, Reading.EVERY_TENTH)
+                ahead[name] += step_times(
+                    next_batch, step, steps=STEPS, reading=Reading.EVERY_TENTH
+                )
         median = {name: statistics.median(values) for name, values in times.items()}
         tenth = {name: statistics.median(values) for name, values in ahead.items()}
         alone = max(median[name] for name in ("host alone", "front end alone", "step alone"))

@@ -101,7 +101,7 @@ def ours(out: Path) -> dict:
     heard = networks.gpt.latents_of(latents, ids, tf.shape(ids)[1:], codes, lengths)
     greedy = dataclasses.replace(voice.speaking, temperature=0.0)
     (said, spoken, _) = next(
-        voice.codes(ids[0].numpy().tolist(), voice_of(latents, vector), greedy, 40, 40)
+        voice.codes(ids[0].numpy().tolist(), voice_of(latents, vector), greedy, first=40, every=40)
     )
     return {
         "ids": ids,

@@ -42,7 +42,7 @@ def test_a_figure_is_the_mean_of_the_steps_between_two_reads(
     read = []
     next_batch, step, done = counted(read)
     monkeypatch.setattr(readings, "read", lambda loss: loss.numpy())
-    assert len(step_times(next_batch, step, steps, reading, warm=5)) == figures
+    assert len(step_times(next_batch, step, steps=steps, reading=reading, warm=5)) == figures
     counts = [count // 2 for count in read]  # steps until each read
     assert counts == [5, *(5 + every * (number + 1) for number in range(figures))]
     assert done == ["batch", "step"] * (5 + every * figures)
@@ -52,7 +52,11 @@ def test_steps_in_one_function_take_a_batch_each():
     iterator = iter(tf.data.Dataset.range(100))
     total = tf.Variable(0, dtype=tf.int64)
     times = step_times(
-        lambda: next(iterator), lambda batch: total.assign_add(batch), 6, Reading.ONE_FUNCTION, 3
+        lambda: next(iterator),
+        lambda batch: total.assign_add(batch),
+        steps=6,
+        reading=Reading.ONE_FUNCTION,
+        warm=3,
     )
     assert len(times) == 1 and times[0] > 0
     assert int(total) == sum(range(3 + 6))

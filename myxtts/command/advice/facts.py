@@ -64,7 +64,7 @@ class JobFacts:
 
 
 def facts_of(
-    job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary, workers: int = 1
+    job: Job, devices: Devices, clips: Clips, vocabulary: Vocabulary, *, workers: int = 1
 ) -> JobFacts:
     """`workers`: the machines that train together."""
     corpus, train = clips.training, job.train

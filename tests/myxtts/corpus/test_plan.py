@@ -21,7 +21,7 @@ def corpus(clips, seed=0, speakers=7, languages=2):
 
 
 def plan_of(clips=1000, config=None, **kwargs):
-    return BatchPlan(*corpus(clips, **kwargs), config or BatchConfig(), AUDIO)
+    return BatchPlan(*corpus(clips, **kwargs), config=config or BatchConfig(), audio=AUDIO)
 
 
 def same(a, b):

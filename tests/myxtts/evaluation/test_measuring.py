@@ -123,7 +123,7 @@ def test_cloning_finds_recordings_near_their_own_voice_and_untrained_speech_by_c
     voices = [EmbeddedVoice.number(100 + i) for i in range(6)]
     sentences = new_sentences(tmp_path, voices, ["en"], 12, seed=1)
     recorded, tokenizer, generated = cloning(
-        voice, sentences, MeanMelJudge(), Speaking(length_penalty=0.2)
+        voice, sentences, MeanMelJudge(), speaking=Speaking(length_penalty=0.2)
     )
     assert [row.way for row in (recorded, tokenizer, generated)] == [
         "recorded",

@@ -21,7 +21,7 @@ def test_a_figure_has_one_name_in_training_and_on_held_out_clips(tmp_path):
     board.figures(5, {"audio_loss": 2.0})
     board.figures(5, {"audio_loss": 3.0}, held_out=True)
     board.settings({"batches": {"batch_size": 4}, "stages": ("a",), "none": None})
-    board.sound(5, "text0", np.zeros(100, np.float32), 22050, "Good day.")
+    board.sound(5, "text0", np.zeros(100, np.float32), rate=22050, text="Good day.")
     board.close()
     found = {(run, tag): value for run, tag, value in events(tmp_path)}
     assert tf.make_ndarray(found["gpt/training", "gpt/audio_loss"].tensor) == 2.0
