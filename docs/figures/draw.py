@@ -24,7 +24,7 @@ NAMES = {
     "mirrored, front end in the step": "MirroredStrategy on both,\nhalf a batch each",
     "mirrored, one device": "MirroredStrategy, one device,\nfront end in the step",
     "one device": "OneDeviceStrategy,\nfront end in the step",
-    "by hand on both devices": "tf.device by hand\non both devices",
+    "tf.device on both devices": "tf.device\non both devices",
 }
 
 

@@ -79,7 +79,7 @@ def contenders(
         OURS: split,
         "one device": one_device,
         "mirrored, one device": mirrored_on_one,
-        "by hand on both devices": by_hand,
+        "tf.device on both devices": with_tf_device,
         HOST_SIDE: host_side,
     }
     found = {name: lambda make=make: make(workload, setting) for name, make in made.items()}
@@ -188,7 +188,7 @@ def mirrored_on_all(workload: Workload, setting: Setting) -> Loop:
     return _under(strategy, workload.host(), lambda: _inline(workload))
 
 
-def by_hand(workload: Workload, setting: Setting) -> Loop:
+def with_tf_device(workload: Workload, setting: Setting) -> Loop:
     """Prefetching to the data device, and a copy to the model device inside the step."""
     data, model = setting.data_devices[0], setting.model_devices[0]
     with tf.device(model):

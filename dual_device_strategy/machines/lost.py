@@ -46,7 +46,7 @@ def explained(error: BaseException, cluster: Cluster) -> str | None:
             f"{_names(silent, cluster)} cannot be reached any more: the machine or the "
             f"network to it is down; {_REMEDY}"
         )
-    if isinstance(error, _OF_THE_OTHERS) or "heartbeat" in str(error):
+    if isinstance(error, _OF_THE_OTHERS):
         others = [cluster.name(i) for i in range(len(cluster.addresses)) if i != cluster.index]
         return (
             f"a worker hangs, was started again or cannot be reached any more, one of "

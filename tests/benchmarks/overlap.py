@@ -59,7 +59,7 @@ def contenders(host_ms, front_ms, step_ms):
         run = tf.function(lambda batch: one.run(lambda x: train(front_end(x)), args=(batch,)))
         return lambda: next(iterator), run
 
-    def by_hand():
+    def with_tf_device():
         iterator = iter(host.apply(tf.data.experimental.prefetch_to_device("/GPU:0")))
 
         @tf.function
@@ -91,7 +91,7 @@ def contenders(host_ms, front_ms, step_ms):
         "step alone": lambda: alone("GPU:1", train),
         "split": staged,
         "prefetched, no front end": prefetched,
-        "by hand": by_hand,
+        "tf.device": with_tf_device,
         "one device": one_device,
     }
 
@@ -125,7 +125,7 @@ def main(rounds: int) -> None:
             f"busy {statistics.median(busy['split']):.1%}; "
             + ", ".join(
                 f"{name} {median[name]:.2f} ({median[name] / ours:.3f} x)"
-                for name in ("by hand", "one device", "prefetched, no front end")
+                for name in ("tf.device", "one device", "prefetched, no front end")
             ),
             flush=True,
         )
@@ -133,7 +133,7 @@ def main(rounds: int) -> None:
             f"  read every tenth: split {tenth['split']:.2f} (ratio {tenth['split'] / alone:.3f}); "
             + ", ".join(
                 f"{name} {tenth[name]:.2f} ({tenth[name] / tenth['split']:.3f} x)"
-                for name in ("by hand", "one device", "prefetched, no front end")
+                for name in ("tf.device", "one device", "prefetched, no front end")
             ),
             flush=True,
         )

@@ -28,7 +28,7 @@ SMALL = Workload(4, 8, 8, (4.0, 8.0, 8.0), step_mb=1)
 PEERS = {
     "one device",
     "mirrored, one device",
-    "by hand on both devices",
+    "tf.device on both devices",
     HOST_SIDE,
     IN_STEP,
 }

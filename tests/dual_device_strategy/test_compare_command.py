@@ -57,7 +57,7 @@ def test_cases_are_compared_and_written(ended):
         (4, [0, 0, 2]),
     ]
     page = (folder / "out.html").read_text()
-    assert "<td>by hand on both devices" in page and "<pre>" not in page
+    assert "<td>tf.device on both devices" in page and "<pre>" not in page
 
 
 def test_logs_of_two_runs_are_a_table(ended):

@@ -1,4 +1,4 @@
-"""Corpora laid out on disk by hand."""
+"""Small corpora, written to disk file by file."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 """The discriminators of the HiFi-GAN. That they equal the publisher's VITS discriminators at full
-width, gradients too, was checked by hand."""
+width, gradients too, was checked manually."""
 
 import keras
 import numpy as np
