@@ -15,8 +15,28 @@ one thing at a time, and its links carry data meanwhile; slots hide jitter (`pre
 
 import dataclasses
 import math
+from collections.abc import Collection
 
 PREPARING, TRAINING, LINKS, HOST = "the data devices", "the model devices", "the links", "the host"
+
+
+def need_numbers(
+    settings, *, from_one: Collection[str] = (), above_zero: Collection[str] = ()
+) -> None:
+    """Refuses fields of a dataclass that are negative, too small or not finite."""
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        least, positive = int(field.name in from_one), field.name in above_zero
+        if not math.isfinite(value) or value < least or (positive and not value):
+            limit = "above 0" if positive else f"from {least} on"
+            raise ValueError(f"{field.name}={value} must be a number {limit}")
+
+
+def ring_ms(members: int, megabytes: float, gb_per_s: float, latency_us: float = 0.0) -> float:
+    """A ring all-reduce: every member sends and receives a part in 2 (members - 1) rounds."""
+    if members == 1 or not megabytes:
+        return 0.0
+    return 2 * (members - 1) * (megabytes / members / gb_per_s + 1e-3 * latency_us)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +73,7 @@ class Work:
     link_gbps: float = 12.0
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            least = 1 if field.name == "rows" else 0
-            if not math.isfinite(value) or value < least or (field.name, value) == ("link_gbps", 0):
-                raise ValueError(f"{field.name}={value} must be a number from {least} on")
+        need_numbers(self, from_one=["rows"], above_zero=["link_gbps"])
 
     def preparing(self) -> float:
         """The whole batch on one data device."""
@@ -69,7 +85,7 @@ class Work:
 
     def all_reduce(self, devices: int) -> float:
         """Adding up the gradients of devices in a ring."""
-        return 2 * (devices - 1) / devices * self.gradient_mb / self.link_gbps
+        return ring_ms(devices, self.gradient_mb, self.link_gbps)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ import math
 
 import numpy as np
 
-from dual_device_strategy.whatif.layouts import Layout, Work
+from dual_device_strategy.whatif.layouts import Layout, Work, need_numbers, ring_ms
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +50,7 @@ class Cluster:
     batch_mb: float = 1.6
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            positive = field.name in ("network_gbps", "hours_between_failures")
-            if not math.isfinite(value) or value < 0 or (positive and not value):
-                raise ValueError(
-                    f"{field.name}={value} must be a number {'above' if positive else 'from'} 0"
-                    f"{'' if positive else ' on'}"
-                )
+        need_numbers(self, above_zero=["network_gbps", "hours_between_failures"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,15 +92,15 @@ def on_machines(work: Work, layout: Layout, cluster: Cluster, machines: int) -> 
         raise ValueError(f"at least one machine is needed, got machines={machines}")
     # Where the host is the limit, a data service makes what it cannot make in time.
     device_ms = layout.without_host.step_ms
-    network_ms = ring_ms(work.gradient_mb, cluster, machines)
     straggler_ms = cluster.variation * device_ms * expected_largest(machines)
-    step_ms = device_ms + network_ms + straggler_ms
+    gradients_ms = network_ms(work.gradient_mb, cluster, machines)
+    step_ms = device_ms + gradients_ms + straggler_ms
     minutes, lost = checkpointing(cluster, machines)
     missing = max(0.0, machines * (work.host / step_ms - 1)) if step_ms else 0.0
     return OnMachines(
         machines=machines,
         device_ms=device_ms,
-        network_ms=network_ms,
+        network_ms=gradients_ms,
         straggler_ms=straggler_ms,
         checkpoint_minutes=minutes,
         lost_share=lost,
@@ -116,13 +109,9 @@ def on_machines(work: Work, layout: Layout, cluster: Cluster, machines: int) -> 
     )
 
 
-def ring_ms(gradient_mb: float, cluster: Cluster, machines: int) -> float:
-    """A ring all-reduce: every machine sends and receives in 2 (W - 1) rounds."""
-    if machines == 1 or not gradient_mb:
-        return 0.0
-    rounds = 2 * (machines - 1)
-    a_round = 8 * gradient_mb / machines / cluster.network_gbps  # megabits over gigabits: ms
-    return rounds * (a_round + 1e-3 * cluster.latency_us)
+def network_ms(gradient_mb: float, cluster: Cluster, machines: int) -> float:
+    """The time to add up gradients over the network."""
+    return ring_ms(machines, gradient_mb, cluster.network_gbps / 8, cluster.latency_us)
 
 
 def expected_largest(count: int) -> float:
@@ -157,11 +146,11 @@ def network_is_the_limit(
     None if that holds for no number up to `most`.
     """
     low, high = 2, most
-    if ring_ms(work.gradient_mb, cluster, high) <= layout.step_ms:
+    if network_ms(work.gradient_mb, cluster, high) <= layout.step_ms:
         return None
     while low < high:
         middle = (low + high) // 2
-        if ring_ms(work.gradient_mb, cluster, middle) > layout.step_ms:
+        if network_ms(work.gradient_mb, cluster, middle) > layout.step_ms:
             high = middle
         else:
             low = middle + 1
