@@ -1,1 +1,1 @@
-"""Mirrors the packages; `python -m tests.mutations` judges it."""
+"""The tests mirror the packages; `python -m tests.mutations` checks that they find mistakes."""

@@ -1,4 +1,4 @@
-"""How like its reference a voice sounds that the run was not trained on.
+"""How similar a cloned voice sounds to its reference, for voices that the run was not trained on.
 
     python tests/benchmarks/cloning.py --run=RUN [--recogniser_dir=DIR] [--sentences=55]
 

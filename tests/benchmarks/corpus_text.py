@@ -1,4 +1,4 @@
-"""What the text of the embedded corpus covers, counted in phonemes of some minutes of its speech.
+"""Coverage of the embedded corpus's text, counted in the phonemes of some minutes of speech.
 
     python tests/benchmarks/corpus_text.py [--minutes=20] [--languages=en,de,es,fr,fa]
 

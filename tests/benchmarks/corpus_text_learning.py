@@ -1,4 +1,4 @@
-"""What the corpus's text changes for a network: its loss on sentences that are in no corpus.
+"""The effect of the corpus's text on a network: its loss on sentences that are in no corpus.
 
     python tests/benchmarks/corpus_text_learning.py [--steps=1500] [--minutes=60]
 

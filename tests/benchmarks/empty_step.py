@@ -1,4 +1,4 @@
-"""Steps a second when the step is empty: what the three slots cost by themselves.
+"""Steps per second with an empty step: the cost of the slots by themselves.
 
     python tests/benchmarks/empty_step.py [ROUNDS] [--gpu]
 

@@ -1,4 +1,4 @@
-"""How well the speech of a run is understood, and what each part of the model costs.
+"""How intelligible the speech of a run is, and how much each part of the model loses.
 
     python tests/benchmarks/intelligibility.py --run=RUN [--recogniser_dir=DIR] [--sentences=50]
 

@@ -1,4 +1,4 @@
-"""What it costs that an iterator can be saved, and what a save costs, on the emulated pair.
+"""The cost of iterators that can be saved, and of a save, on the emulated pair.
 
     python tests/benchmarks/iterator_checkpoints.py [--rounds=3] [--steps=100]
 

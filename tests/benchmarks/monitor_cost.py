@@ -1,4 +1,4 @@
-"""What the monitor costs a step of 5 ms, on the emulated pair.
+"""The cost of the monitor in a step of 5 ms, on the emulated pair.
 
     python tests/benchmarks/monitor_cost.py [ROUNDS] [STEPS]
 

@@ -1,4 +1,4 @@
-"""What the second copy costs where it gains nothing: empty and small steps, batches of any size.
+"""The cost of the second copy if it gains nothing: empty and small steps, batches of any size.
 
     python tests/benchmarks/small_steps.py [--rounds=5] [--kilobytes=1024,4096] [--step_ms=0,1]
 

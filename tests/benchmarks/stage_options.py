@@ -1,4 +1,4 @@
-"""What the strategy sets on datasets by default, against the same pipeline without it.
+"""The options that the strategy sets on datasets, against the same pipeline without them.
 
     python tests/benchmarks/stage_options.py [ROUNDS]
 

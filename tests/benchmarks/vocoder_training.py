@@ -1,4 +1,4 @@
-"""What vocoder_heads.py and vocoder_quality.py share: recordings, a training loop, distances."""
+"""Shared by vocoder_heads.py and vocoder_quality.py: recordings, a training loop, distances."""
 
 import os
 import sys

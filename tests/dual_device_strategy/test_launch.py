@@ -1,4 +1,4 @@
-"""The launcher: local workers with one fate."""
+"""The launcher: local workers, which all end when one fails."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Batches leave the host from pinned memory, whatever the host pipeline ends in."""
+"""Batches leave the host from pinned memory, for every kind of host pipeline."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the profiler says of times that are given to it: verdicts, broken rules, advice."""
+"""The profiler's judgement of given times: verdicts, broken rules, advice."""
 
 import re
 

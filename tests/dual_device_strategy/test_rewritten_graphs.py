@@ -1,4 +1,4 @@
-"""What graph optimizers and XLA make of a program computes what the program says."""
+"""A program rewritten by graph optimizers or XLA computes the same as the program itself."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is asked of several devices: refusals, and no more batches than slots."""
+"""Several devices: refusals, and no more batches than slots."""
 
 import gc
 import time

@@ -1,4 +1,4 @@
-"""slots="auto": what is concluded from two times of each batch, and when slots change."""
+"""slots="auto": its conclusions from two times of each batch, and when slots change."""
 
 import numpy as np
 import pytest

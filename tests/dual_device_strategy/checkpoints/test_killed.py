@@ -1,4 +1,4 @@
-"""A `fit` that is killed with -9, wherever it is, goes on with the same losses."""
+"""A `fit` that is killed by SIGKILL at any point goes on with the same losses."""
 
 import json
 import random

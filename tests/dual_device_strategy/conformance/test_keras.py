@@ -1,4 +1,4 @@
-"""Keras under the strategy: the numbers of one device, whatever feeds the model."""
+"""Keras under the strategy: the numbers of one device, with every kind of input."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""A real dispatcher and real workers, killed for real: what arrives, and what is said if not."""
+"""A real dispatcher and real workers, some of them killed: what arrives, and the error if not."""
 
 import collections
 import os

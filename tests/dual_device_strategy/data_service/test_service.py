@@ -1,4 +1,4 @@
-"""What a data service is not given, in one sentence, before anything is sent to it."""
+"""Pipelines that a data service cannot run are refused in one sentence, before anything is sent."""
 
 import pytest
 import tensorflow as tf

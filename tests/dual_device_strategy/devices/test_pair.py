@@ -1,4 +1,4 @@
-"""Which two devices a strategy takes, and what it says of names that mean nothing."""
+"""The two devices that a strategy takes, and its errors for names that do not exist."""
 
 import pytest
 import tensorflow as tf

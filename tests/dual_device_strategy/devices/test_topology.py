@@ -1,4 +1,4 @@
-"""The better pair, from what a fake driver says of four machines."""
+"""The best pair on four machines that a fake driver describes."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""A link between two workers is cut: for three seconds, and for ever."""
+"""A link between two workers is cut: for three seconds, and for good."""
 
 import json
 import re

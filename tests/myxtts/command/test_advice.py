@@ -1,4 +1,4 @@
-"""Settings that will hurt are told, each with the better value, and others are not."""
+"""Advice names settings that will hurt, each with a better value, and no others."""
 
 import dataclasses
 import re

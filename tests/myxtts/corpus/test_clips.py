@@ -1,4 +1,4 @@
-"""Good clips become 22,050 Hz mono 16-bit; bad ones are told by name."""
+"""Good clips become 22,050 Hz mono 16-bit; bad ones are named with a reason."""
 
 import os
 import struct

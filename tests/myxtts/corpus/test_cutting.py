@@ -12,14 +12,14 @@ RATE = 8000
 
 
 def speech(*seconds):
-    """Noise of so many seconds; negative ones are pauses."""
+    """Noise of these lengths in seconds; negative lengths are pauses."""
     chance = np.random.default_rng(0)
     parts = [chance.uniform(-0.5, 0.5, int(abs(s) * RATE)) * (s > 0) for s in seconds]
     return np.concatenate(parts).astype(np.float32)
 
 
 class Listener:
-    """Stands in for a recogniser: hears the texts it is told, clip after clip."""
+    """Stands in for a recogniser: returns given texts, clip after clip."""
 
     def __init__(self, *texts):
         self.texts = list(texts)

@@ -1,4 +1,4 @@
-"""Recognisers that others made, where they are installed; what is said where they are not."""
+"""Recognisers from other projects, if they are installed; the errors if they are not."""
 
 import importlib
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from myxtts.evaluation.sentences import peoples_texts, read
 
 
 class Told(OtherRecogniser):
-    """Hears what it is told, once for each waveform."""
+    """Returns a given text for each waveform."""
 
     def __init__(self, *texts):
         self.language, self.told, self.asked = "en", texts, 0
