@@ -88,9 +88,9 @@ class StageRun:
         self._saving = Periodic(config.checkpoint_steps, self.save)
 
     @classmethod
-    def restored(cls, *args, **options) -> "StageRun":
+    def restored(cls, loop: Loop, **options) -> "StageRun":
         """Takes the constructor's arguments; restores the newest checkpoint, if there is one."""
-        run = cls(*args, **options)
+        run = cls(loop, **options)
         run.progress, planned_for = run.checkpoints.restore_newest()
         run.workers.refuse_other_directory(run.run, run.progress.step)
         if run.budget.steps is None and planned_for == run.config.max_minutes:

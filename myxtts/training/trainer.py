@@ -233,9 +233,9 @@ class Trainer:
             self._workers.meet()
             stage_run = StageRun.restored(
                 loop,
-                data,
-                held_out,
-                budget,
+                data=data,
+                held_out=held_out,
+                budget=budget,
                 config=config,
                 run=directory,
                 identity=self._stage_identity(stage, precision),
