@@ -167,7 +167,7 @@ def _cudnn(report, devices):
             with tf.device(device):
                 outputs.append(keras.layers.LSTM(16)(tf.identity(x)).numpy())
         ours, theirs = outputs
-        _found_equal(finding, ours, theirs=theirs, our_name="GPU", their_name="host")
+        _found_equal(finding, ours=ours, theirs=theirs, our_name="GPU", their_name="host")
 
 
 def _collectives(report, devices):
