@@ -64,7 +64,7 @@ def watched(
                 lambda: _rows(optional.get_value()) if counts_rows else code(1),
                 lambda: code(0),
             )
-            _compare(what == _END, total, wanted, must_be_all, shared)
+            _compare(what == _END, total, wanted, must_be_all=must_be_all, shared=shared)
         return (ticks, total), (optional, what)
 
     counted = merged.scan((code(0), code(0)), count)
@@ -96,7 +96,7 @@ def _rows(element):
     return tf.shape(first, tf.int64)[0]
 
 
-def _compare(at_end, total, wanted, must_be_all, shared) -> None:
+def _compare(at_end, total, wanted, *, must_be_all, shared) -> None:
     said = ["the data service gave", total, "of", wanted]
     if must_be_all:
         why = (

@@ -26,7 +26,7 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
     shares = None
     _reduces_on_hosts = False
 
-    def __init__(self, strategy, devices, slots, cluster, communication_options):
+    def __init__(self, strategy, *, devices, slots, cluster, communication_options):
         self._named, self._asked_slots = devices, slots
         self._cluster, self._compared = cluster, 0
         super().__init__(strategy, cluster.resolver, communication_options)

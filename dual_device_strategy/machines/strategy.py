@@ -109,10 +109,11 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
                 self,
                 MultiWorkerSplitExtended(
                     self,
-                    (data_devices, model_devices),
-                    slots,
-                    cluster,
-                    communication_options or machines_compat.CollectiveOptions(),
+                    devices=(data_devices, model_devices),
+                    slots=slots,
+                    cluster=cluster,
+                    communication_options=communication_options
+                    or machines_compat.CollectiveOptions(),
                 ),
             )
             self.extended.data_service = data_service
