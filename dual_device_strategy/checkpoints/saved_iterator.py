@@ -35,7 +35,6 @@ class Place:
         self,
         staging,
         host: tf.data.Dataset,
-        *,
         front_end: FrontEnd | None,
         iterator: tf.data.Iterator,
         record: IteratorRecord,
