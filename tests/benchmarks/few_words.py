@@ -69,6 +69,11 @@ class Judges:
         wrong, letters = self._recogniser.mistakes(waveforms, rate, texts)
         return float(wrong.sum() / letters.sum())
 
+    def mistakes(self, waveforms: list, rate: int, texts: list[str]) -> np.ndarray:
+        """The same of every text."""
+        wrong, letters = self._recogniser.mistakes(waveforms, rate, texts)
+        return wrong / letters
+
     def likeness(self, waveforms: list, rate: int, recordings: list, recorded_rate: int) -> float:
         """The mean cosine between what was said and a voice's recordings."""
         said = self._voices.vectors(waveforms, rate)

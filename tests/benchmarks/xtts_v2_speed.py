@@ -6,6 +6,9 @@ V is the environment that tests/myxtts/xtts_v2/make_reference.py describes. Both
 each round in processes of their own, with random weights of full width; the least of all rounds
 counts. Prints milliseconds for a generated code (greedy, with a key/value cache), for a step of
 training forward and backward (batch of 4, 40 tokens, 60 codes), and for 40 latents of waveform.
+`--layers=30 --parts=code` is a generation at full size: 2 GB on each side, one after the other.
+
+At full width a code costs what reading the GPT's weights costs, 50 MB a layer, on either side.
 """
 
 import json
@@ -17,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 _CODES, _TOKENS, _BATCH, _LENGTH = 40, 40, 4, 60
+_PARTS = ("code", "training step", "waveform")
 
 
 def least(run, count: int) -> float:
@@ -30,7 +34,13 @@ def least(run, count: int) -> float:
     return min(took)
 
 
-def published(layers: int, threads: int) -> dict:
+def code_time(generate) -> float:
+    """Milliseconds of a code, without those of the text before it."""
+    few, many = least(lambda: generate(2), 2), least(lambda: generate(_CODES + 2), 2)
+    return (many - few) / _CODES
+
+
+def published(layers: int, threads: int, parts: list[str]) -> dict:
     import torch
     from TTS.tts.layers.xtts.gpt import GPT
     from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
@@ -53,7 +63,9 @@ def published(layers: int, threads: int) -> dict:
         (0.01 * losses[0] + losses[1]).backward()
         gpt.zero_grad()
 
-    made = {"training step": least(train, 2)}
+    made = {}
+    if "training step" in parts:
+        made["training step"] = least(train, 2)
     gpt.eval().init_gpt_for_inference(kv_cache=True)
 
     @torch.inference_mode()
@@ -63,15 +75,17 @@ def published(layers: int, threads: int) -> dict:
             max_new_tokens=count, min_new_tokens=count,
         )  # fmt: skip
 
-    few, many = least(lambda: generate(2), 2), least(lambda: generate(_CODES + 2), 2)
-    decoder = HifiDecoder().eval()
-    with torch.inference_mode():
-        spoken = torch.randn(1, _CODES, 1024)
-        made["waveform"] = least(lambda: decoder(spoken, g=torch.randn(1, 512, 1)), 2)
-    return {"code": (many - few) / _CODES, **made}
+    if "code" in parts:
+        made["code"] = code_time(generate)
+    if "waveform" in parts:
+        decoder = HifiDecoder().eval()
+        with torch.inference_mode():
+            spoken = torch.randn(1, _CODES, 1024)
+            made["waveform"] = least(lambda: decoder(spoken, g=torch.randn(1, 512, 1)), 2)
+    return made
 
 
-def ours(layers: int, threads: int) -> dict:
+def ours(layers: int, threads: int, parts: list[str]) -> dict:
     import tensorflow as tf
 
     from myxtts.xtts_v2 import sampling
@@ -85,7 +99,7 @@ def ours(layers: int, threads: int) -> dict:
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     args = ModelArgs(gpt_layers=layers)
     gpt = Gpt(args, Names(), start_text=261, stop_text=0)
-    conditioning, hifigan = Conditioning(args, Names()), HifiGan(HifiGanSizes(), Names())
+    conditioning = Conditioning(args, Names())
     text, latents = tf.range(3, 3 + _TOKENS)[None], tf.random.normal([1, 32, 1024])
     # No code is the last one, so that all are timed.
     gpt.audio_head.bias.assign(tf.one_hot(gpt.stop_code, 1026, on_value=-1e9))
@@ -108,14 +122,16 @@ def ours(layers: int, threads: int) -> dict:
         options = dict(temperature=0.0, repetition_penalty=10.0)
         list(sampling.stream(gpt, latents, text, first=count, every=1, max_codes=count, **options))
 
-    few, many = least(lambda: generate(2), 2), least(lambda: generate(_CODES + 2), 2)
-    decode = tf.function(hifigan)
-    spoken = tf.random.normal([1, _CODES, 1024])
-    return {
-        "code": (many - few) / _CODES,
-        "training step": least(train, 2),
-        "waveform": least(lambda: decode(spoken, tf.random.normal([1, 512])), 2),
-    }
+    made = {}
+    if "code" in parts:
+        made["code"] = code_time(generate)
+    if "training step" in parts:
+        made["training step"] = least(train, 2)
+    if "waveform" in parts:
+        hifigan = HifiGan(HifiGanSizes(), Names())
+        decode, spoken = tf.function(hifigan), tf.random.normal([1, _CODES, 1024])
+        made["waveform"] = least(lambda: decode(spoken, tf.random.normal([1, 512])), 2)
+    return made
 
 
 def define_flags() -> None:
@@ -125,6 +141,7 @@ def define_flags() -> None:
     flags.DEFINE_string("published_python", None, "Python with coqui-tts.", required=True)
     flags.DEFINE_integer("layers", 6, "Layers of the GPT; 30 as published.")
     flags.DEFINE_integer("rounds", 3, "How often each side is measured.")
+    flags.DEFINE_list("parts", list(_PARTS), f"Of {', '.join(_PARTS)}.")
     flags.DEFINE_integer("threads", 2, "Threads of both.")
 
 
@@ -135,7 +152,8 @@ def main(_) -> None:
     rows = {"published": [], "ours": []}
     for _ in range(given.rounds):
         for side, python in (("published", given.published_python), ("ours", sys.executable)):
-            arguments = [python, __file__, side, str(given.layers), str(given.threads)]
+            sizes = [str(given.layers), str(given.threads), ",".join(given.parts)]
+            arguments = [python, __file__, side, *sizes]
             found = subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
             rows[side].append(json.loads(found.splitlines()[-1]))
     for name in rows["ours"][0]:
@@ -146,7 +164,7 @@ def main(_) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] in (["published"], ["ours"]):
         side = {"published": published, "ours": ours}[sys.argv[1]]
-        print(json.dumps(side(int(sys.argv[2]), int(sys.argv[3]))))
+        print(json.dumps(side(*map(int, sys.argv[2:4]), sys.argv[4].split(","))))
     else:
         from absl import app
 

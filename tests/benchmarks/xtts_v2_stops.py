@@ -21,7 +21,7 @@ from absl import app, flags
 from myxtts.training.start import start_of
 from tests.benchmarks.few_words import corpora, recordings
 from tests.benchmarks.published_speaker import RATE, Speaker
-from tests.benchmarks.xtts_v2_fine_tuning import tuned
+from tests.benchmarks.xtts_v2_fine_tuning import base_of, tuned
 
 _OPTIONS = {
     "as published": {},
@@ -67,12 +67,12 @@ def main(_) -> None:
     chosen = sorted(texts)[:: max(1, len(texts) // given.sentences)][: given.sentences]
     texts = {text: texts[text] for text in chosen}
     reference = recordings(new.subset(np.array([int(new.samples.argmax())])), RATE)[0]
-    base = Path(f"{loop / 'base'}-export")
+    base = base_of(loop)
     print(f"{len(texts)} sentences, {given.draws} times: goes on, never ends, median seconds more")
     rows = [("before", base)]
     for number, (name, objective) in enumerate(_OPTIONS.items()):
         run = place / f"stop{number}"
-        tuned(run, start_of(base), new, {"gpt": (2e-4, given.steps)}, **objective)
+        tuned(run, start_of(base), new, {"gpt": (1e-4, given.steps)}, **objective)
         rows.append((name, Path(f"{run}-export")))
     for name, directory in rows:
         found = going_on(directory, texts, reference, given.draws)
