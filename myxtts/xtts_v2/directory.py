@@ -64,6 +64,12 @@ class PublishedDirectory:
         do not belong together."""
         path = Path(path)
         model_file = _model_file(path)
+        for name in ("config.json", "vocab.json"):
+            if not (path / name).is_file():
+                raise UserError(
+                    f"{path} has no {name}; put the {name} beside {model_file.name} that was "
+                    "published with these weights"
+                )
         config = PublishedConfig.load(path / "config.json")
         weights = read_weights(model_file)
         if not any(name.startswith("gpt.conditioning_perceiver.") for name in weights.model):

@@ -150,7 +150,10 @@ class Names:
         for name, entry in self._entries.items():
             value = entry.to_ours(tensors[name])
             if not np.isfinite(value).all():
-                raise UserError(f"{name} in {path} holds values that are no finite numbers")
+                raise UserError(
+                    f"{name} in {path} holds values that are no finite numbers; take an earlier "
+                    "checkpoint, or copy the file again"
+                )
             entry.variable.assign(value)
         for name in self._carried.keys() & tensors.keys():
             self._carried[name] = np.array(tensors[name])
@@ -170,4 +173,7 @@ def _unfit(missing: list[str], extra: list[str], path: str) -> str:
 
     parts = [f"lacks {listed(missing)}"] if missing else []
     parts += [f"holds {listed(extra)}, which a model of these sizes does not have"] if extra else []
-    return f"{path} {' and '.join(parts)}; it is no XTTS v2 checkpoint, or not a whole one"
+    return (
+        f"{path} {' and '.join(parts)}; it is no whole XTTS v2 checkpoint, or its config.json is "
+        "another model's"
+    )

@@ -36,6 +36,7 @@ _NAME_OF = {np.dtype(kind): name for name, kind in _STORAGES.items()}
 # The first bytes of files that torch.save wrote before version 1.6: two pickled numbers, no
 # archive.
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+_POINTER = b"version https://git-lfs"
 _ALIGNMENT = 64  # alignment of a storage in the file, as PyTorch writes it
 
 
@@ -47,8 +48,13 @@ class PthFile:
         self.path = os.fspath(path)
         try:
             with open(self.path, "rb") as file:
-                start = file.read(len(_LEGACY))
-            if start == _LEGACY:
+                start = file.read(max(len(_LEGACY), len(_POINTER)))
+            if start.startswith(_POINTER):
+                raise UserError(
+                    f"{self.path} is a pointer of Git LFS, not the file itself; fetch the file "
+                    "with `git lfs pull` in the clone that it is from"
+                )
+            if start.startswith(_LEGACY):
                 raise UserError(
                     f"{self.path} was saved by PyTorch before 1.6 or in its old format; load it in "
                     "PyTorch and save it again with torch.save"

@@ -124,7 +124,7 @@ def settings(model, lessons: dict[str, tuple[float, int]], anew=False, rank=0, *
         evaluate_steps=50,
         evaluation_clips=32,
         sample_steps=10**6,
-        checkpoint_steps=10**6,
+        checkpoint_steps=100,
     )
 
 

@@ -134,6 +134,14 @@ def test_a_damaged_settings_file_is_refused_by_name(published, tmp_path, name, c
         PublishedDirectory.open(tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["config.json", "vocab.json"])
+def test_a_missing_settings_file_is_refused_with_where_it_belongs(published, tmp_path, name):
+    published.write(tmp_path / "out")
+    (tmp_path / "out" / name).unlink()
+    with pytest.raises(UserError, match=rf"out has no {name}; put the {name} beside model\.pth"):
+        PublishedDirectory.open(tmp_path / "out")
+
+
 def test_what_is_no_directory_of_xtts_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"holds none of model\.pth"):
         PublishedDirectory.open(tmp_path)

@@ -160,6 +160,13 @@ def test_a_file_that_is_cut_off_is_refused_whatever_is_missing(tmp_path):
             PthFile(path)
 
 
+def test_a_pointer_of_git_lfs_is_refused_with_the_command_that_fetches_the_file(tmp_path):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:10f92b55\nsize 1867929118\n"
+    (tmp_path / "model.pth").write_text(pointer)
+    with pytest.raises(UserError, match=r"model\.pth is a pointer of Git LFS.*`git lfs pull`"):
+        PthFile(tmp_path / "model.pth")
+
+
 def test_a_missing_or_short_storage_is_refused_by_the_name_of_its_tensor(tmp_path):
     write_pth(tmp_path / "a.pth", {"x": np.arange(4.0)})
     with zipfile.ZipFile(tmp_path / "a.pth") as archive:
