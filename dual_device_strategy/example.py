@@ -44,14 +44,14 @@ def spectra(signal: tf.Tensor, label: tf.Tensor):
     return tf.math.log1p(tf.abs(frames)), label
 
 
-class FrontEnd(keras.layers.Layer):
+class SpectraLayer(keras.layers.Layer):
     """The same front end as the first layer of the model."""
 
     def call(self, signal):
         return spectra(signal, 0)[0]
 
 
-class Work(keras.layers.Layer):
+class BusyLayer(keras.layers.Layer):
     """Keeps an emulated GPU busy, as a larger network would."""
 
     def call(self, x):
@@ -64,8 +64,8 @@ def train(strategy: tf.distribute.Strategy, front_end_in_step: bool) -> tuple[fl
     with strategy.scope():
         model = keras.Sequential(
             [
-                *([FrontEnd()] if front_end_in_step else []),
-                Work(),
+                *([SpectraLayer()] if front_end_in_step else []),
+                BusyLayer(),
                 keras.layers.Conv1D(32, 5, strides=2, activation="relu"),
                 keras.layers.GlobalAveragePooling1D(),
                 keras.layers.Dense(CLASSES),

@@ -7,13 +7,13 @@ __main__   the command `python -m dual_device_strategy.whatif`
 """
 
 from dual_device_strategy.whatif.layouts import Layout, Work, best_shares, layouts
-from dual_device_strategy.whatif.machines import Cluster, on_machines
+from dual_device_strategy.whatif.machines import MachineCosts, on_machines
 from dual_device_strategy.whatif.pipeline import PARTS, PartTimes, Prediction, predict
 
 __all__ = [
     "PARTS",
-    "Cluster",
     "Layout",
+    "MachineCosts",
     "PartTimes",
     "Prediction",
     "Work",

@@ -15,7 +15,7 @@ from absl import flags
 
 from dual_device_strategy import command
 from dual_device_strategy.whatif.layouts import Layout, Work, fed_by_one, layouts
-from dual_device_strategy.whatif.machines import Cluster, network_is_the_limit, on_machines
+from dual_device_strategy.whatif.machines import MachineCosts, network_is_the_limit, on_machines
 
 _PROFILE = flags.DEFINE_string(
     "profile", None, "Take the times from this file of `profile --json`; flags change single ones."
@@ -57,7 +57,7 @@ _CLUSTER = {
     field.name: flags.DEFINE_float(
         field.name, field.default, f"{_HELP_OF_CLUSTER[field.name]}.", lower_bound=0
     )
-    for field in dataclasses.fields(Cluster)
+    for field in dataclasses.fields(MachineCosts)
 }
 _JSON = flags.DEFINE_string("json", None, "Write the figures to this file.")
 SHOWN = 6  # layouts of each number of devices
@@ -65,7 +65,10 @@ SHOWN = 6  # layouts of each number of devices
 
 def main(_) -> None:
     with command.exit_on(ValueError, OSError), command.writable({"json": _JSON.value}):
-        work, cluster = _work(), Cluster(**{name: flag.value for name, flag in _CLUSTER.items()})
+        work, cluster = (
+            _work(),
+            MachineCosts(**{name: flag.value for name, flag in _CLUSTER.items()}),
+        )
         counts, machines = _counts(_DEVICES), _counts(_MACHINES)
         found = {devices: layouts(work, devices) for devices in counts}
         print(said_of(work))
@@ -152,7 +155,7 @@ def feeding(work: Work) -> str:
     )
 
 
-def table_of_machines(layout: Layout, found: list, work: Work, cluster: Cluster) -> str:
+def table_of_machines(layout: Layout, found: list, work: Work, cluster: MachineCosts) -> str:
     """The layout on several machines, in Markdown, and where the network becomes the limit."""
     lines = [
         f"Machines of {layout.devices} devices, {layout.name}, {work.rows} rows each:",
@@ -173,7 +176,7 @@ def table_of_machines(layout: Layout, found: list, work: Work, cluster: Cluster)
     return "\n".join(lines)
 
 
-def assumptions(work: Work, cluster: Cluster) -> str:
+def assumptions(work: Work, cluster: MachineCosts) -> str:
     """Everything that the figures take for granted."""
     return "\n".join(
         [

@@ -1,7 +1,7 @@
 """The same training on many machines: the cost of the network, of stragglers and of restarts.
 
 This is arithmetic: nothing here was measured on more than one machine.  These are the assumptions,
-each a field of `Cluster` or stated where it is used:
+each a field of `MachineCosts` or stated where it is used:
 
 * Every machine has a batch of its own, so W machines train W times the rows in a step.
 * Gradients are added up in a ring after the step, hidden behind nothing: each machine sends
@@ -14,7 +14,7 @@ each a field of `Cluster` or stated where it is used:
 
 >>> from dual_device_strategy.whatif import layouts
 >>> work = Work(host=4, front_end=20, step=60, rows=24, gradient_mb=400)
->>> found = on_machines(work, layouts(work, 2)[0], Cluster(network_gbps=100), 64)
+>>> found = on_machines(work, layouts(work, 2)[0], MachineCosts(network_gbps=100), 64)
 >>> round(found.network_ms), round(found.step_ms), f"{found.efficiency:.0%}"
 (66, 130, '46%')
 """
@@ -28,8 +28,8 @@ from dual_device_strategy.whatif.layouts import Layout, Work, need_numbers, ring
 
 
 @dataclasses.dataclass(frozen=True)
-class Cluster:
-    """The network between machines, and how often they fail.
+class MachineCosts:
+    """What many machines cost: the network between them, and how often they fail.
 
     Attributes:
       network_gbps: the network of one machine, in gigabits a second.
@@ -86,7 +86,7 @@ class OnMachines:
         return self.device_ms / self.step_ms * (1 - self.lost_share)
 
 
-def on_machines(work: Work, layout: Layout, cluster: Cluster, machines: int) -> OnMachines:
+def on_machines(work: Work, layout: Layout, cluster: MachineCosts, machines: int) -> OnMachines:
     """`machines` machines, each with this layout and a batch of its own."""
     if machines < 1:
         raise ValueError(f"at least one machine is needed, got machines={machines}")
@@ -109,7 +109,7 @@ def on_machines(work: Work, layout: Layout, cluster: Cluster, machines: int) -> 
     )
 
 
-def network_ms(gradient_mb: float, cluster: Cluster, machines: int) -> float:
+def network_ms(gradient_mb: float, cluster: MachineCosts, machines: int) -> float:
     """The time to add up gradients over the network."""
     return ring_ms(machines, gradient_mb, cluster.network_gbps / 8, cluster.latency_us)
 
@@ -123,7 +123,7 @@ def expected_largest(count: int) -> float:
     return max(0.0, float(0.005 * np.sum(np.where(x >= 0, 1 - largest, -largest))))
 
 
-def checkpointing(cluster: Cluster, machines: int) -> tuple[float, float]:
+def checkpointing(cluster: MachineCosts, machines: int) -> tuple[float, float]:
     """The best interval of checkpoints in minutes, and the share of the time lost at it.
 
     After t seconds without a failure C seconds save; a failure costs half an interval and the
@@ -139,7 +139,7 @@ def checkpointing(cluster: Cluster, machines: int) -> tuple[float, float]:
 
 
 def network_is_the_limit(
-    work: Work, layout: Layout, cluster: Cluster, most: int = 1 << 16
+    work: Work, layout: Layout, cluster: MachineCosts, most: int = 1 << 16
 ) -> int | None:
     """The fewest machines of which adding up gradients takes longer than their own work.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dual_device_strategy import emulation
 from dual_device_strategy.devices import Devices
-from myxtts.command.advice import GB, JobFacts, Place, advice, facts_of
+from myxtts.command.advice import GB, JobDevice, JobFacts, advice, facts_of
 from myxtts.command.corpora import Clips, vocabulary_of
 from myxtts.command.settings import Job
 from myxtts.config import to_json
@@ -86,19 +86,19 @@ def _parameters(facts: JobFacts) -> Iterator[str]:
 
 
 def _memory(facts: JobFacts) -> Iterator[str]:
-    for place in facts.places:
-        there = "" if place.room is None else f" of {place.room / GB:.2f} GB that are free"
-        if emulation.active() and place.name.startswith("GPU"):
+    for device in facts.devices:
+        there = "" if device.room is None else f" of {device.room / GB:.2f} GB that are free"
+        if emulation.active() and device.name.startswith("GPU"):
             there += ", emulated"
         for stage, estimate in facts.estimates.items():
             yield (
-                f"{place.part.role:<6} {place.name:<6} {stage:<10} {_clips(estimate, place)}: "
-                f"{estimate.on(place.part) / GB:6.2f} GB{there}"
+                f"{device.part.role:<6} {device.name:<6} {stage:<10} {_clips(estimate, device)}: "
+                f"{estimate.on(device.part) / GB:6.2f} GB{there}"
             )
 
 
-def _clips(estimate: Estimate, place: Place) -> str:
-    share = place.part.trains or place.part.prepares
+def _clips(estimate: Estimate, device: JobDevice) -> str:
+    share = device.part.trains or device.part.prepares
     size = estimate.batch_size
     if share == 1:
         return f"batches of {size:>3} clips"

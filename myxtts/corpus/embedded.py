@@ -39,7 +39,7 @@ _QUIET = 64  # of 32768: -54 dBFS
 
 
 @dataclasses.dataclass(frozen=True)
-class Voice:
+class EmbeddedVoice:
     """A speaker of the embedded corpus: voice number i is the same in every corpus."""
 
     name: str
@@ -49,7 +49,7 @@ class Voice:
     pitch_range: int
 
     @classmethod
-    def number(cls, i: int) -> "Voice":
+    def number(cls, i: int) -> "EmbeddedVoice":
         chance = random.Random(f"voice/{i}")
 
         def between(low: int, high: int) -> int:
@@ -98,7 +98,7 @@ class EmbeddedConfig:
         texts = [different_sentences(language, self.seed) for language in self.languages]
         for i in itertools.count():
             language = i % len(texts)
-            voice = Voice.number(self.first_voice + i // len(texts) % self.voices)
+            voice = EmbeddedVoice.number(self.first_voice + i // len(texts) % self.voices)
             try:
                 yield EmbeddedClip(next(texts[language]), self.languages[language], voice)
             except StopIteration:
@@ -109,7 +109,7 @@ class EmbeddedConfig:
 class EmbeddedClip:
     text: str
     language: str
-    voice: Voice
+    voice: EmbeddedVoice
 
     @property
     def file_name(self) -> str:
@@ -220,7 +220,7 @@ def _serve() -> None:
         wav.write_pcm16(directory / clip.file_name, pcm, SAMPLE_RATE)
 
     def answer(request: dict) -> dict:
-        clip = EmbeddedClip(**{**request, "voice": Voice(**request["voice"])})
+        clip = EmbeddedClip(**{**request, "voice": EmbeddedVoice(**request["voice"])})
         child = os.fork()
         if child == 0:
             code = 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from myxtts import UserError
 from myxtts.config import Speaking
-from myxtts.corpus.embedded import Voice as EmbeddedVoice
+from myxtts.corpus.embedded import EmbeddedVoice
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.sentences import LANGUAGES
 from myxtts.evaluation.cloning import cloning

@@ -14,7 +14,7 @@ import numpy as np
 import soundfile
 
 from myxtts import UserError
-from myxtts.corpus.embedded import EmbeddedClip, Voice
+from myxtts.corpus.embedded import EmbeddedClip, EmbeddedVoice
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.sentences import LANGUAGES, different_sentences
 from myxtts.corpus.workers import WorkerDied, default_workers, in_order
@@ -37,17 +37,19 @@ class Sentence:
     references: tuple[str, ...]
 
 
-def embedded_voices(speakers: Iterable[str], languages: Iterable[str]) -> list[Voice] | None:
+def embedded_voices(
+    speakers: Iterable[str], languages: Iterable[str]
+) -> list[EmbeddedVoice] | None:
     """The espeak-ng voices with these speakers' names; None if they are not such voices."""
     numbers = [_EMBEDDED_NAME.fullmatch(name) for name in speakers]
     if not all(numbers) or not set(languages) <= set(LANGUAGES):
         return None
-    return [Voice.number(int(match[1])) for match in numbers]
+    return [EmbeddedVoice.number(int(match[1])) for match in numbers]
 
 
 def new_sentences(
     directory: Path,
-    voices: Sequence[Voice],
+    voices: Sequence[EmbeddedVoice],
     languages: Sequence[str],
     count: int,
     *,
@@ -104,7 +106,7 @@ def peoples_texts() -> list[str]:
 
 
 def recorded_sentences(
-    directory: Path, voices: Sequence[Voice], language: str, texts: Sequence[str]
+    directory: Path, voices: Sequence[EmbeddedVoice], language: str, texts: Sequence[str]
 ) -> list[Sentence]:
     """These texts, spoken by the voices in turn; with references as from `new_sentences`."""
     said = [

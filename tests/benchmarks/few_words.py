@@ -1,7 +1,7 @@
 """A language of few words that a small model learns to speak in minutes, and judges who know it.
 
-    old, new = corpora(place, voices=6, minutes=12)
-    judges = Judges(place / "judges")        # trained when they are not there yet, two minutes
+old, new = corpora(place, voices=6, minutes=12)
+judges = Judges(place / "judges")        # trained when they are not there yet, two minutes
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import numpy as np
 
 from myxtts.config import PrepareConfig
 from myxtts.corpus import embedded
-from myxtts.corpus.embedded import EmbeddedClip, EmbeddedConfig, Voice
+from myxtts.corpus.embedded import EmbeddedClip, EmbeddedConfig, EmbeddedVoice
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.prepare import Source, prepare
 from myxtts.evaluation.learning import Lesson
@@ -36,7 +36,7 @@ class FewWords(EmbeddedConfig):
     def clips(self):
         chance, said = random.Random(f"few words/{self.seed}"), set()
         for i in itertools.count():
-            voice = Voice.number(self.first_voice + i % self.voices)
+            voice = EmbeddedVoice.number(self.first_voice + i % self.voices)
             text = " ".join(chance.choice(WORDS) for _ in range(chance.choice(_LENGTHS))) + "."
             if (text, voice.name) not in said:
                 said.add((text, voice.name))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dual_device_strategy.whatif import (
-    Cluster,
+    MachineCosts,
     PartTimes,
     Work,
     best_shares,
@@ -187,7 +187,7 @@ def test_one_data_device_feeds_as_many_as_leave_it_time():
 def test_many_machines_wait_for_the_network_the_slowest_and_restarts():
     work = Work(host=4, front_end=20, step=60, rows=24, gradient_mb=100)
     best = layouts(work, 2)[0]
-    network = Cluster(network_gbps=80, latency_us=10, variation=0)
+    network = MachineCosts(network_gbps=80, latency_us=10, variation=0)
     assert on_machines(work, best, network, 1).step_ms == best.step_ms
     # 100 MB over 10 GB/s, nearly twice, and 2 x 1023 messages.
     thousand = on_machines(work, best, network, 1024)
@@ -202,7 +202,7 @@ def test_many_machines_wait_for_the_network_the_slowest_and_restarts():
 
 
 def test_the_best_interval_of_checkpoints_is_better_than_its_neighbours():
-    cluster = Cluster(hours_between_failures=5000, checkpoint_seconds=20, restart_seconds=180)
+    cluster = MachineCosts(hours_between_failures=5000, checkpoint_seconds=20, restart_seconds=180)
     minutes, lost = machines.checkpointing(cluster, 1024)
 
     def share(interval):  # seconds
@@ -216,7 +216,7 @@ def test_the_best_interval_of_checkpoints_is_better_than_its_neighbours():
 
 def test_a_slow_host_needs_workers_of_a_data_service():
     work = Work(host=100, front_end=10, step=40, rows=24)
-    found = on_machines(work, layouts(work, 2)[0], Cluster(variation=0), 8)
+    found = on_machines(work, layouts(work, 2)[0], MachineCosts(variation=0), 8)
     assert found.device_ms < 40  # the host is not waited for any more
     assert found.service_workers == math.ceil(8 * (100 / found.step_ms - 1))
 
@@ -227,8 +227,11 @@ def test_a_slow_host_needs_workers_of_a_data_service():
         (lambda: Work(step=-1), "step=-1 must be a number from 0 on"),
         (lambda: Work(rows=0), "rows=0 must be a number from 1 on"),
         (lambda: layouts(Work(), 0), "at least one device"),
-        (lambda: Cluster(network_gbps=0), "network_gbps=0 must be a number above 0"),
-        (lambda: on_machines(Work(), layouts(Work(), 1)[0], Cluster(), 0), "at least one machine"),
+        (lambda: MachineCosts(network_gbps=0), "network_gbps=0 must be a number above 0"),
+        (
+            lambda: on_machines(Work(), layouts(Work(), 1)[0], MachineCosts(), 0),
+            "at least one machine",
+        ),
     ],
 )
 def test_work_and_machines_that_make_no_sense_are_refused(make, words):

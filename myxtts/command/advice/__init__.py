@@ -7,7 +7,7 @@ A new rule is a `yield` in one of the generators of `rules`; the facts it needs 
 `facts.JobFacts`.
 """
 
-from myxtts.command.advice.facts import JobFacts, Place, facts_of
+from myxtts.command.advice.facts import JobDevice, JobFacts, facts_of
 from myxtts.command.advice.rules import GB, advice
 
-__all__ = ["GB", "JobFacts", "Place", "advice", "facts_of"]
+__all__ = ["GB", "JobDevice", "JobFacts", "advice", "facts_of"]

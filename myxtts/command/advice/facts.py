@@ -20,7 +20,7 @@ from myxtts.training.stages import LongestClip
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class JobDevice:
     """A device of the job: its name, what it does, and its free memory (None if unknown)."""
 
     name: str
@@ -34,7 +34,7 @@ class JobFacts:
 
     Attributes:
       estimates: memory estimates by stage.
-      places: the devices.
+      devices: the devices of the job.
       replicas: the number of devices that train, on all machines.
       on_gpu: whether the model device is a real GPU.
       bfloat16_on_cpu: whether the processor multiplies bfloat16.
@@ -48,7 +48,7 @@ class JobFacts:
     """
 
     estimates: dict[str, Estimate]
-    places: tuple[Place, ...]
+    devices: tuple[JobDevice, ...]
     on_gpu: bool
     clips: int
     hours: float
@@ -75,8 +75,8 @@ def facts_of(
     precision = precision_for(train.precision, RunDirectory(job.run_path))
     slots = 4 if job.slots == "auto" else job.slots
     host = _free_host_bytes()
-    places = _places(job, devices, host, workers)
-    real_gpu = places[-1].name.startswith("GPU") and not emulation.active()
+    found = _job_devices(job, devices, host, workers)
+    real_gpu = found[-1].name.startswith("GPU") and not emulation.active()
     libraries = LIBRARIES if real_gpu else 0
     estimates = {
         stage: estimate(
@@ -95,8 +95,8 @@ def facts_of(
     )
     return JobFacts(
         estimates=estimates,
-        places=places,
-        replicas=workers * len([place for place in places if place.part.trains]),
+        devices=found,
+        replicas=workers * len([device for device in found if device.part.trains]),
         on_gpu=real_gpu,
         clips=len(corpus),
         hours=corpus.hours,
@@ -110,7 +110,7 @@ def facts_of(
     )
 
 
-def _places(job: Job, devices: Devices, host: int, workers: int) -> tuple[Place, ...]:
+def _job_devices(job: Job, devices: Devices, host: int, workers: int) -> tuple[JobDevice, ...]:
     """Those that only prepare come first."""
     data, model = devices.data_device, devices.model_device
     data, model = (data, model) if devices.several else ((data,), (model,))
@@ -121,7 +121,7 @@ def _places(job: Job, devices: Devices, host: int, workers: int) -> tuple[Place,
         shares = (1 / len(model),) * len(model)
     trains = dict(zip(model, shares, strict=True))
     return tuple(
-        Place(
+        JobDevice(
             name,
             Part((name in data) / workers, trains.get(name, 0.0) / workers),
             free_memory(name) if name.startswith("GPU") else host,

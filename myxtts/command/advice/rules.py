@@ -22,19 +22,19 @@ def _memory(job: Job, found: JobFacts) -> Iterator[str]:
     for stage in job.stages:
         estimate = found.estimates[stage]
         too_small = {
-            place: estimate.largest_batch(place.part, LARGEST_SHARE * place.room)
-            for place in found.places
-            if place.room is not None and estimate.on(place.part) > LARGEST_SHARE * place.room
+            device: estimate.largest_batch(device.part, LARGEST_SHARE * device.room)
+            for device in found.devices
+            if device.room is not None and estimate.on(device.part) > LARGEST_SHARE * device.room
         }
         if not too_small:
             continue
-        place = min(too_small, key=too_small.get)
+        device = min(too_small, key=too_small.get)
         text = (
             f"{stage}: a batch of {estimate.batch_size} needs about "
-            f"{estimate.on(place.part) / GB:.1f} GB on the {place.part.role} device {place.name}, "
-            f"which has {place.room / GB:.1f} (estimated)"
+            f"{estimate.on(device.part) / GB:.1f} GB on the {device.part.role} device "
+            f"{device.name}, which has {device.room / GB:.1f} (estimated)"
         )
-        size = _divisible(min(too_small[place], _most_varied(found)), found)
+        size = _divisible(min(too_small[device], _most_varied(found)), found)
         if size < 1:
             least = found.replicas
             yield f"{text}, and not even a batch of {least} fits: take a smaller --model_size"
@@ -116,9 +116,7 @@ def _numbers(job: Job, found: JobFacts) -> Iterator[str]:
     if not found.on_gpu and train.precision in slow:
         yield f"--precision={train.precision} is slow on this processor: --precision=float32"
     if not found.on_gpu and job.values.model_size in ("normal", "big"):
-        yield (
-            f"--model_size={job.values.model_size} is far too slow on a CPU: --model_size=tiny"
-        )
+        yield (f"--model_size={job.values.model_size} is far too slow on a CPU: --model_size=tiny")
     for stage in job.stages:
         rate = train.stage(stage).learning_rate
         usual = stage_named(stage, train.model.form).usual_rate(train.model)
@@ -178,10 +176,10 @@ def _most_varied(found: JobFacts) -> int:
 def _fitting(job: Job, found: JobFacts) -> int:
     """The largest batch that fits in every stage, whatever advice about memory says as well."""
     fits = [
-        found.estimates[stage].largest_batch(place.part, LARGEST_SHARE * place.room)
+        found.estimates[stage].largest_batch(device.part, LARGEST_SHARE * device.room)
         for stage in job.stages
-        for place in found.places
-        if place.room is not None
+        for device in found.devices
+        if device.room is not None
     ]
     return max(found.replicas, _divisible(min([_most_varied(found), *fits]), found))
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from myxtts.command.advice import JobFacts, Place, advice
+from myxtts.command.advice import JobDevice, JobFacts, advice
 from myxtts.training.memory import DATA, MODEL, Part, estimate
 from myxtts.training.stages import LongestClip
 
@@ -23,7 +23,7 @@ def advised(read_line, corpus_path):
         }
         found = JobFacts(
             estimates=estimates,
-            places=(Place("GPU:1", DATA, 4 * GB), Place("GPU:0", MODEL, 8 * GB)),
+            devices=(JobDevice("GPU:1", DATA, 4 * GB), JobDevice("GPU:0", MODEL, 8 * GB)),
             on_gpu=True,
             clips=5000,
             hours=5.0,
@@ -91,36 +91,37 @@ def test_a_batch_that_is_too_large_for_one_stage_is_lowered_there(advised):
 
 
 def test_a_model_that_fits_with_no_batch_is_told(advised):
-    told = "\n".join(advised("--model_size=big", places=(Place("GPU:0", MODEL, 4 * GB),)))
+    told = "\n".join(advised("--model_size=big", devices=(JobDevice("GPU:0", MODEL, 4 * GB),)))
     assert "not even a batch of 1 fits: take a smaller --model_size" in told
 
 
 def test_memory_that_nobody_tells_is_not_guessed_at(advised):
-    unknown = (Place("GPU:0", MODEL, None),)
-    assert advised("--batch_size=400 --max_minutes=90", places=unknown) == []
+    unknown = (JobDevice("GPU:0", MODEL, None),)
+    assert advised("--batch_size=400 --max_minutes=90", devices=unknown) == []
 
 
 def test_of_several_devices_each_has_its_part_of_a_batch(advised):
     """Half of a batch on each: a batch twice as large fits, where one of them prepares less."""
     half = Part(0.0, 0.5)
-    places = (Place("GPU:2", DATA, 4 * GB), *(Place(f"GPU:{i}", half, 8 * GB) for i in range(2)))
+    places = (
+        JobDevice("GPU:2", DATA, 4 * GB),
+        *(JobDevice(f"GPU:{i}", half, 8 * GB) for i in range(2)),
+    )
 
     def fitting(**changed):
         sentences = advised("--model_size=small --batch_size=500", **changed)
         (told,) = [s for s in sentences if "needs about" in s]
         return int(re.search(r"batch_size=(\d+)", told)[1])
 
-    one, two = fitting(), fitting(places=places, replicas=2)
+    one, two = fitting(), fitting(devices=places, replicas=2)
     assert two == 2 * one
-    both = (Place("GPU:0", half, 8 * GB), Place("GPU:1", Part(1.0, 0.5), 8 * GB))
-    assert one < fitting(places=both, replicas=2) < two
+    both = (JobDevice("GPU:0", half, 8 * GB), JobDevice("GPU:1", Part(1.0, 0.5), 8 * GB))
+    assert one < fitting(devices=both, replicas=2) < two
 
 
 def test_remedies_for_a_batch_that_is_too_large_do_not_contradict_each_other(advised):
     sentences = advised("--batch_size=1000000", clips=400)
-    sizes = {
-        flag for s in sentences for flag in re.findall(r"--(?:[a-z]+_)?batch_size=\d+", s)
-    }
+    sizes = {flag for s in sentences for flag in re.findall(r"--(?:[a-z]+_)?batch_size=\d+", s)}
     assert len(sentences) > 1 and len(sizes) == 1
     assert len({flag for s in sentences for flag in re.findall(r"--grad_accum=\d+", s)}) == 1
 

@@ -10,7 +10,7 @@ import soundfile
 
 from myxtts import UserError
 from myxtts.corpus import embedded
-from myxtts.corpus.embedded import EmbeddedConfig, Voice, make
+from myxtts.corpus.embedded import EmbeddedConfig, EmbeddedVoice, make
 from myxtts.corpus.manifest import Corpus
 from myxtts.text.normalise import normalise
 
@@ -28,8 +28,10 @@ def test_sentences_and_voices_follow_from_the_seed():
         return [next(clips).file_name for _ in range(50)]
 
     assert first(1) == first(1) and not set(first(1)) & set(first(2))
-    assert Voice.number(3) == Voice.number(3)
-    voices = {(v.variant, v.rate, v.pitch, v.pitch_range) for v in map(Voice.number, range(200))}
+    assert EmbeddedVoice.number(3) == EmbeddedVoice.number(3)
+    voices = {
+        (v.variant, v.rate, v.pitch, v.pitch_range) for v in map(EmbeddedVoice.number, range(200))
+    }
     assert len(voices) == 200
 
 

@@ -9,7 +9,7 @@ from absl import flags
 
 from myxtts import UserError
 from myxtts.config import AudioConfig
-from myxtts.corpus.embedded import Voice as EmbeddedVoice
+from myxtts.corpus.embedded import EmbeddedVoice
 from myxtts.corpus.manifest import Corpus
 from myxtts.evaluation import command
 from myxtts.evaluation.cloning import cloning

@@ -3,7 +3,7 @@
 import numpy as np
 import soundfile
 
-from myxtts.corpus.embedded import Voice
+from myxtts.corpus.embedded import EmbeddedVoice
 from myxtts.corpus.sentences import different_sentences
 from myxtts.evaluation.sentences import (
     embedded_voices,
@@ -16,7 +16,7 @@ from myxtts.evaluation.sentences import (
 def test_new_sentences_are_unknown_spoken_and_come_with_references_of_the_same_voice(tmp_path):
     stream = different_sentences("en", 5, for_judging=True)
     known = [next(stream) for _ in range(4)]
-    voices = [Voice.number(3), Voice.number(9)]
+    voices = [EmbeddedVoice.number(3), EmbeddedVoice.number(9)]
     made = new_sentences(tmp_path, voices, ["en"], 3, known=known, seed=5, references=1)
     assert [s.text for s in made] == [next(stream) for _ in range(3)]
     assert [s.speaker for s in made] == ["voice003", "voice009", "voice003"]
@@ -36,7 +36,7 @@ def test_new_sentences_are_unknown_spoken_and_come_with_references_of_the_same_v
 
 def test_voices_of_an_embedded_corpus_are_known_again(spoken_corpus):
     voices = embedded_voices(spoken_corpus.speakers, spoken_corpus.languages)
-    assert voices == [Voice.number(i) for i in range(3)]
+    assert voices == [EmbeddedVoice.number(i) for i in range(3)]
     assert embedded_voices(["voice001", "Anna"], ["en"]) is None
     assert embedded_voices(["voice001"], ["xx"]) is None
 
