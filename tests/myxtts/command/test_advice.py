@@ -56,7 +56,7 @@ def test_the_defaults_need_no_advice(advised):
         ("", {"clips": 40}, "--batch_size=10"),
         ("--precision=float16", {"on_gpu": False}, "--precision=float32"),
         ("--precision=bfloat16", {"on_gpu": False}, "--precision=float32"),
-        ("--model_size=big", {"on_gpu": False, "places": ()}, "--model_size=tiny"),
+        ("--model_size=big", {"on_gpu": False, "devices": ()}, "--model_size=tiny"),
         ("--gpt_lr=0.1", {}, "0.0008"),
         ("--grad_accum=64", {}, "--grad_accum=16"),
         ("--max_minutes=1", {}, "--max_minutes=10"),
