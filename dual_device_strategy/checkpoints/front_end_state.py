@@ -13,13 +13,13 @@ import tensorflow as tf
 from dual_device_strategy import compat
 from dual_device_strategy.hop import trace
 
-_NOT_YET = -1  # in place of the count: values were given, and the front end has not begun
+_NOT_YET = -1  # instead of a count: values were given, and the front end has not begun
 # Seconds within which the front end must begin a batch that has reached the data device.
 _PATIENCE = 60.0
 
 
 class FrontEndState:
-    """Of one distributed dataset; `written` are the handles of the variables.
+    """Keeps those values for one distributed dataset; `written` are the variables' handles.
 
     The values are in shelves, one for each iterator: how many batches were begun, then the values
     before the newest of them, before the one before, and so on.
@@ -55,8 +55,8 @@ class FrontEndState:
     def begin(self, shelf) -> None:
         """Sets the variables to the given values, if there are any.
 
-        When the first batch is prepared, not when a checkpoint is restored: the checkpoint may
-        have the variables as well, as they were at the save, ahead of the loop.
+        It does so when the first batch is prepared, not when a checkpoint is restored.  The
+        checkpoint may have the variables as well, with the values at the save, ahead of the loop.
         """
         begun, *kept = self._kept_on(shelf)
 
@@ -93,7 +93,7 @@ class FrontEndState:
         )
 
     def values_before(self, index: int | None, shelf: tf.Tensor) -> list[tf.Tensor]:
-        """The values that batch `index` was begun with; None: none is in flight."""
+        """The values with which batch `index` was begun; `index` is None if none is in flight."""
         count = len(self._written)
         deadline = time.monotonic() + _PATIENCE
         while True:

@@ -1,14 +1,14 @@
-"""What the host pipeline has handed out and the loop has not consumed yet.
+"""Records the batches that the host pipeline has handed out and the loop has not consumed yet.
 
     host's iterator  ->  HostRecord  ->  first hop
 
 The record stands between the host's iterator and the first hop.  It keeps the latest batches by
 reference, as Optionals in a variable on the host: nothing is copied.  A save takes the state of
-the host's iterator and those of the kept batches that were not consumed.  A lock makes the two
-belong together: a batch is taken and kept, or the state is saved, never both at a time.
+the host's iterator, and the kept batches that were not consumed.  A lock keeps the two consistent:
+a batch is taken and kept, or the state is saved, never both at the same time.
 
-Every attempt to take a batch has a number, also one that fails, because the loop sees an error in
-the place of that batch.  So the loop need only count what it asked for.
+Every attempt to take a batch has a number, even if it fails, because the loop gets an error instead
+of that batch.  So the loop only has to count its requests.
 """
 
 import dataclasses

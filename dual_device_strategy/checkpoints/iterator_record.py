@@ -1,4 +1,4 @@
-"""What a checkpoint needs to know of an iterator: on the host and on the data device."""
+"""Records what a checkpoint needs about an iterator, on the host and on the data device."""
 
 import dataclasses
 import functools

@@ -110,7 +110,7 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
     def _steps_to_do(self, steps):
         """Keras's own steps of an epoch, without those that were done before the kill.
 
-        Keras itself takes no batches, so none is lost by the steps that are left out.
+        This object takes no batches, so leaving out steps loses none.
         """
         epochs = self._epochs
         del epochs._enumerate_iterator  # the next epoch's is Keras's own again

@@ -1,4 +1,4 @@
-"""Which pipeline a checkpoint belongs to, and which front ends cannot be saved."""
+"""Identifies the pipeline of a checkpoint, and refuses front ends that cannot be saved."""
 
 import hashlib
 import re

@@ -1,9 +1,9 @@
-"""What a state of tf.data's says of the seeds that shuffles draw.
+"""Finds the seeds that shuffles draw in a state saved by tf.data.
 
 A shuffle draws the seeds of its order when its iterator is made: once an epoch, or once for each
-repetition.  A state says how many were drawn, and who restores it draws the next ones.  But tf.data
-drops the iterators of an input that has ended.  A prefetch comes to the end long before the loop,
-and tf.data puts one behind most pipelines by itself: from then on the state has no seeds.
+repetition.  A state says how many were drawn; after a restore the next ones are drawn.  But tf.data
+drops the iterators of an input that has ended.  A prefetch reaches the end long before the loop,
+and tf.data adds one to most pipelines: from then on the state has no seeds.
 """
 
 import re

@@ -29,9 +29,11 @@ flags.DEFINE_integer(
 flags.DEFINE_float("min_seconds", 0.3, "Shorter clips are rejected.")
 flags.DEFINE_float("max_seconds", 20.0, "Longer clips are rejected.")
 flags.DEFINE_float(
-    "max_rejected", 0.2, "Go on with at most this share of bad clips.", lower_bound=0, upper_bound=1
+    "max_rejected", 0.2, "The largest share of bad clips to accept.", lower_bound=0, upper_bound=1
 )
-flags.DEFINE_float("trim_silence", None, "Trim from both ends what is this many dB below the peak.")
+flags.DEFINE_float(
+    "trim_silence", None, "Trim silence, which is this many dB below the peak, from both ends."
+)
 flags.DEFINE_float("loudness", None, "Bring every clip to this loudness, in dBFS (RMS).")
 _EMBEDDED = embedded.EmbeddedConfig()
 flags.DEFINE_string(

@@ -172,7 +172,7 @@ BATCHES = (
     ),
     Flag(
         "buckets", "whole", BatchConfig.buckets,
-        "To how many lengths batches are padded. Each is traced once, and compiled once on GPUs.",
+        "Number of lengths to pad batches to. Each is traced once, and compiled once on GPUs.",
         when="16 if clip lengths vary widely and padding is above 10 %.",
         sets="batches.buckets",
     ),
