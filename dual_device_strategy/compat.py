@@ -89,7 +89,7 @@ def optional_of(variant: tf.Tensor, spec) -> tf.experimental.Optional:
 
 
 def host_variable(value, device: str) -> tf.Variable:
-    """A variable on `device`, whatever strategy's scope this is called in."""
+    """A variable on `device`, even inside a strategy's scope."""
     with tf.init_scope(), tf.device(device):
         return resource_variable_ops.ResourceVariable(value, trainable=False)
 

@@ -35,7 +35,7 @@ class Hop:
     `at_source` run on the source device; `at_source` makes what travels, flat tensors of
     `moved_spec`, from the flat tensors that were there.  `arrived` is called with what came,
     `failed` when an OutOfRange in `transform` has ended the batches.  `scope` stands in
-    TensorFlow's error messages.  `captured` says what this hop uses in the place of a tensor that
+    TensorFlow's error messages.  `captured` says what this hop uses instead of a tensor that
     `transform` captures.  With `begin`, each iterator gets a resource on `device` from its maker:
     `begin` is called with it before the first batch, `transform` with every batch.
     """

@@ -1,4 +1,4 @@
-"""Settings of a run as frozen dataclasses, saved as JSON beside what they describe.
+"""Settings of a run as frozen dataclasses, saved as JSON next to the things they describe.
 
     config = BatchConfig(batch_size=16)
     save_config(config, "run/batches.json")

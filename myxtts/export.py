@@ -2,8 +2,8 @@
 
     python -m myxtts.export --checkpoint=RUN --out=DIR
 
-A run begun from a published XTTS v2 is written in the published layout instead, which whatever
-reads XTTS v2 loads; `--add_speaker=NAME:a.wav,b.wav` puts a voice into it (may be repeated):
+A run begun from a published XTTS v2 is written in the published layout instead, for all programs
+that read XTTS v2; `--add_speaker=NAME:a.wav,b.wav` adds a voice to it (may be repeated):
 
     python -m myxtts.export --format=xtts --checkpoint=RUN --out=DIR
 

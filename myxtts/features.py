@@ -69,7 +69,7 @@ def make_log_mel(audio: AudioConfig) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
     heard = int(np.flatnonzero(filters.any(1))[-1]) + 1  # bins below f_max
     filters = filters[:heard]
     # A transform in float32 leaves rounding noise 130 dB below the loudest bin, which changes the
-    # quiet mels beside a loud one by 1e-4. librosa's is in float64 as well.
+    # quiet mels next to a loud one by 1e-4. librosa's is in float64 as well.
     window = hann_window(audio.n_fft)
     hop, overlap = audio.hop_length, audio.n_fft // audio.hop_length
     floor = np.float32(audio.log_floor)

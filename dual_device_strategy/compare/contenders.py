@@ -21,7 +21,7 @@ OURS = "split (ours)"
 SHARED = "split, data device trains a share (ours)"
 AUTO = 'split, shares="auto" (ours)'
 OF_OURS = (OURS, SHARED, AUTO)
-# shares="auto" looks at so many epochs of so many steps before it is measured.
+# shares="auto" gets this many epochs and steps before it is measured.
 LOOKS_AT, LOOK_STEPS = 3, 24
 HOST_SIDE = "front end on the host"
 IN_STEP = "mirrored, front end in the step"

@@ -129,7 +129,7 @@ def _verdict(comparisons, times_of) -> str:
             f"At {_sizes(close)} the difference of ours{_with_shares(close)} from {_names(close)} "
             "is within the uncertainty: more steps or rounds would tell."
         )
-    return " ".join(sentences) or "Ours was not measured beside another contender."
+    return " ".join(sentences) or "Ours was not measured against another contender."
 
 
 def _with_shares(found: dict[int, tuple[str, float, Row]]) -> str:

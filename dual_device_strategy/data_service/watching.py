@@ -1,7 +1,7 @@
 """Watches a dataset that comes from elsewhere: fails if batches stop coming or elements are
 missing.
 
-TensorFlow's data service waits forever for a worker that died.  So a clock runs beside it, and both
+TensorFlow's data service waits forever for a worker that died.  So a clock runs as well, and both
 are merged as they come:
 
     batches   an Optional each        \\

@@ -10,7 +10,7 @@ from absl import logging
 from dual_device_strategy import compat, emulation
 from dual_device_strategy.devices import choosing
 
-# If set, it decides for every GPU of the process whether memory grows, whatever the program asks.
+# If set, it decides whether memory grows on every GPU of the process, over the program's choice.
 GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
 
 

@@ -79,7 +79,7 @@ def load(path: str) -> dict[str, set]:
 
 
 def rows(cuda_path: str, cpu_path: str) -> tuple[set[Row], set[Row]]:
-    """What one version's CUDA build has beside its CPU build: what a CPU kernel can do, and not."""
+    """The kernels that one CUDA build adds: those that a CPU kernel can replace, and the others."""
     cuda, cpu = load(cuda_path), load(cpu_path)
     on_cpu = collections.defaultdict(list)
     for op, label, _, constraints in cuda["CPU"]:

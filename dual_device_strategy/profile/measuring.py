@@ -56,7 +56,7 @@ def measure(
 ) -> None:
     """Measures into `into`, which keeps what was measured if this raises ProfileError.
 
-    `readings` are measured beside the loop that reads on every step.
+    `readings` are measured in addition to the loop that reads on every step.
     """
     PartsAlone(strategy, dataset, step, repeats=repeats, into=into).measure()
     staged_run(strategy, dataset, step, steps=repeats, into=into)

@@ -139,8 +139,8 @@ def profile(
       dataset: not distributed; with `on_data_device` in it for the front end.
       step: the function that the loop gives to `strategy.run`, with a batch; its result is read.
       steps: repetitions of each measurement; the dataset must have eleven batches more.
-      readings: how often the result is read in further staged runs, beside the one that reads it
-        on every step.
+      readings: how often the result is read in further staged runs, in addition to the one that
+        reads it on every step.
       result: filled as the measurement goes on, and so still of use if that fails.
 
     Raises:

@@ -64,7 +64,7 @@ class OnMachines:
       checkpoint_minutes: the interval of checkpoints at which least is lost.
       lost_share: of the time: saving, training again, restarting.
       efficiency: rows in a second over those of as many machines without each other.
-      service_workers: data-service workers that the hosts need beside them.
+      service_workers: the number of data-service workers that the hosts need.
       service_gbps: what all machines together take from the service, in gigabits a second.
     """
 
@@ -141,7 +141,7 @@ def checkpointing(cluster: MachineCosts, machines: int) -> tuple[float, float]:
 def network_is_the_limit(
     work: Work, layout: Layout, cluster: MachineCosts, most: int = 1 << 16
 ) -> int | None:
-    """The fewest machines of which adding up gradients takes longer than their own work.
+    """The smallest number of machines for which adding up gradients takes longer than a step.
 
     None if that holds for no number up to `most`.
     """

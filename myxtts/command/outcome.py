@@ -1,4 +1,4 @@
-"""What the command prints when a run is done: where everything is, the figures, how to hear it."""
+"""The text printed when a run is done: where everything is, the figures, and how to hear it."""
 
 import json
 import shlex

@@ -131,7 +131,7 @@ def _overrides(values) -> dict[str, dict[str, tuple[str, object]]]:
         if flag.sets and value is not None:
             part, field = flag.sets.split(".")
             found[part][field] = (flag.name, tuple(value) if flag.kind == "list" else value)
-    for stage in STAGES:  # what is said of one stage counts more than what is said of all
+    for stage in STAGES:  # a flag for one stage takes precedence over the flag for all
         found[stage] = {**found["stages"], **found[stage]}
     return found
 

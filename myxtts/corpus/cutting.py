@@ -4,8 +4,8 @@
     python train.py --train_data=CORPUS
 
 Clips of 1 to 11 seconds are cut at pauses. A recogniser writes their texts. If a transcript lies
-beside a recording (talk.txt beside talk.wav), its words are used instead, as far as the recogniser
-hears them too. The speaker of a recording is named after its folder.
+next to a recording (talk.txt next to talk.wav), its words are used instead where the recogniser
+agrees. The speaker of a recording is named after its folder.
 """
 
 import csv

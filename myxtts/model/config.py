@@ -1,4 +1,4 @@
-"""The sizes of the networks, as frozen dataclasses saved beside every checkpoint."""
+"""The sizes of the networks, as frozen dataclasses saved with every checkpoint."""
 
 import dataclasses
 

@@ -73,7 +73,7 @@ def speaker_loss(vectors_a: tf.Tensor, vectors_b: tf.Tensor, speaker_ids: tf.Ten
     """Supervised contrastive loss between the clips of a batch (a) and their conditioning crops
     (b): every clip should find the crops of its own voice. 0 where the batch has one voice.
 
-    Of the whole batch: clips are told apart from those of other replicas too (`whole_batch`).
+    It is the loss of the whole batch: clips are contrasted with those of other replicas as well.
     """
     vectors_a, vectors_b = gathered(vectors_a), gathered(vectors_b)
     speaker_ids = gathered(speaker_ids)

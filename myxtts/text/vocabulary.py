@@ -2,7 +2,7 @@
 
 Ids are, in this order: the special tokens, one tag per language, 256 single bytes, the characters
 that were seen, and what BPE merged from them. A character that was never seen is written as its
-UTF-8 bytes, so `decode(encode(text))` is the normalised text whatever the text is.
+UTF-8 bytes, so `decode(encode(text))` is the normalised text for any text.
 """
 
 import collections

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from myxtts import UserError
 from myxtts.training.config import TrainConfig
 
-# Of a stage's time, for evaluations, samples and checkpoints; a guess that `correct` mends.
+# Of a stage's time, for evaluations, samples and checkpoints; a guess that `correct` improves.
 _BESIDE_STEPS = 0.06
 # What comes after the last step takes some seconds; of a very short stage a share.
 _AT_THE_END, _MOST_AT_THE_END = 5.0, 0.1

@@ -40,7 +40,7 @@ class Exhibits:
       strategy: to run networks under.
       clips: a batch of a few clips with features and waveforms, not cut.
       texts: token ids, and the number of the clip whose voice says them.
-      said: what is said, by name: "clip0" and so on, and "text0" and so on.
+      said: the spoken texts by name: "clip0" and so on, and "text0" and so on.
       tokens: of each clip, its text token by token.
       step: the step that is shown.
       directory: for sounds and texts; None where another process writes them.

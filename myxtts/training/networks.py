@@ -17,7 +17,7 @@ from myxtts.training.stages import stage_named, stage_names
 
 @dataclasses.dataclass
 class Networks:
-    """The networks of a run; None is what has not been trained yet.
+    """The networks of a run; those that have not been trained yet are None.
 
     Those of stages that this class does not name are attributes as well.
     """

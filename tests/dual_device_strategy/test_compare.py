@@ -228,7 +228,7 @@ def test_the_verdict_is_a_sentence_and_knows_what_it_cannot_tell():
     noisy = made_up(8, 20, 21)
     noisy.rows[0].times = [14.0, 18.0, 20.0, 22.0, 27.0]
     assert "within the uncertainty: more steps" in report.verdict([noisy])
-    assert "not measured beside another" in report.verdict([made_up(8, 0, 30, problem="no")])
+    assert "not measured against another" in report.verdict([made_up(8, 0, 30, problem="no")])
 
 
 def test_the_picture_has_bars_for_each_contender_and_the_limit(tmp_path):

@@ -169,12 +169,12 @@ def _without_effect(job: Job, found: JobFacts) -> Iterator[str]:
 
 
 def _most_varied(found: JobFacts) -> int:
-    """The largest batch of which the corpus makes four, so that its clips can differ."""
+    """The largest batch size for which the corpus makes four batches, so that clips can differ."""
     return max(1, found.clips // 4)
 
 
 def _fitting(job: Job, found: JobFacts) -> int:
-    """The largest batch that fits in every stage, whatever advice about memory says as well."""
+    """The largest batch that fits in every stage, by the same rule as the advice about memory."""
     fits = [
         found.estimates[stage].largest_batch(device.part, LARGEST_SHARE * device.room)
         for stage in job.stages

@@ -1,6 +1,6 @@
 """The languages: one file each, named by its code, holds all that is known of a language.
 
-To add one, write `xx.py` beside this file with a `LANGUAGE = Language(...)`. Every field is
+To add one, write `xx.py` next to this file with a `LANGUAGE = Language(...)`. Every field is
 optional: what a language does not state stays in its texts as it was written, or comes from
 num2words where that package is installed. Start with the alphabet, then `cardinal` (or leave the
 numbers to num2words), `point`, `minus`, `to` and the tables; `rules` are for forms that only this

@@ -1,4 +1,4 @@
-"""Stage one: the audio tokenizer, and beside it the speaker encoder."""
+"""Stage one: the audio tokenizer, and with it the speaker encoder."""
 
 import math
 from collections.abc import Mapping
