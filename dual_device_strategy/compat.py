@@ -1,7 +1,8 @@
 """Private TensorFlow: what a new release could move.
 
 `tensorflow.python` is imported here and in the files of the same name in the rooms that need more
-(checkpoints, emulation, machines, replicas).  Besides, derived classes use what they inherit:
+(checkpoints, devices, emulation, machines, replicas).  Besides, derived classes use what they
+inherit:
 
 * `distributed.py`, from DistributedDataset and DistributedIterator: `_cardinality`,
   `_cloned_datasets`, `_element_spec`, `_enable_get_next_as_optional`, `_input_workers`,
@@ -25,8 +26,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe
-from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.autograph.operators import py_builtins
 from tensorflow.python.data.ops import dataset_ops, optional_ops
 from tensorflow.python.data.util import structure
 from tensorflow.python.distribute import (
@@ -45,10 +45,12 @@ from tensorflow.python.framework import (
     type_utils,
 )
 from tensorflow.python.ops import gen_dataset_ops, resource_variable_ops
+from tensorflow.python.types import distribute as distribute_types
 
 CompositeTensor = composite_tensor.CompositeTensor
 DistributedDataset = input_lib.DistributedDataset
 DistributedDatasetSpec = input_lib.DistributedDatasetSpec
+DistributedIterable = distribute_types.Iterable
 DistributedIterator = input_lib.DistributedIterator
 DistributedIteratorSpec = input_lib.DistributedIteratorSpec
 InputWorkers = input_lib.InputWorkers
@@ -63,6 +65,8 @@ flat_types = structure.get_flat_tensor_types
 flat_shapes = structure.get_flat_tensor_shapes
 from_flat = structure.from_compatible_tensor_list
 to_flat = structure.to_tensor_list
+optional_of = optional_ops._OptionalImpl
+register_zip = py_builtins.zip_registry.register  # (a kind of objects, what AutoGraph calls)
 
 
 def mark_full_type(tensors: Sequence[tf.Tensor], spec) -> None:
@@ -82,10 +86,6 @@ def on_one_thread(function: tf.types.experimental.ConcreteFunction) -> tf.compat
     called = tf.compat.v1.NameAttrList(name=function.name)
     called.attr["_executor"].s = b"SINGLE_THREADED_EXECUTOR"
     return called
-
-
-def optional_of(variant: tf.Tensor, spec) -> tf.experimental.Optional:
-    return optional_ops._OptionalImpl(variant, spec)
 
 
 def host_variable(value, device: str) -> tf.Variable:
@@ -123,7 +123,7 @@ def of_any_batch_size(spec: tf.TypeSpec) -> tf.TypeSpec:
     return spec._unbatch()._batch(None) if spec.shape.rank else spec
 
 
-def datasets_from_function(dataset_fn, workers, replicas, *, strategy, options, contexts=None):
+def datasets_from_function(dataset_fn, *, workers, replicas, strategy, options, contexts=None):
     """TensorFlow's own distributed datasets of what `dataset_fn` makes, one for each worker.
 
     Without `contexts` the `workers` are all that there are.
@@ -133,7 +133,7 @@ def datasets_from_function(dataset_fn, workers, replicas, *, strategy, options, 
         for i in range(workers.num_workers)
     ]
     return input_util.get_distributed_datasets_from_function(
-        dataset_fn, workers, contexts, strategy, options
+        dataset_fn, workers, contexts, strategy, options=options
     )
 
 
@@ -160,6 +160,24 @@ def resource_of(iterator: tf.data.Iterator) -> tf.Tensor:
 
 def dataset_iterated_by(iterator: tf.data.Iterator) -> tf.data.Dataset:
     return iterator._dataset
+
+
+def iterator_on(
+    device: str, dataset: tf.data.Dataset, again: tf.data.Iterator | None = None
+) -> tf.data.Iterator:
+    """An iterator on `device`, where its functions run, over a dataset of the host.
+
+    TensorFlow makes some datasets on the host only, but all of them run wherever the iterator is.
+    `again` is an iterator on `device` that is to become this one.
+    """
+    with tf.device(device):
+        if again is None:
+            spec = dataset.element_spec
+            resource = gen_dataset_ops.anonymous_iterator_v3(flat_types(spec), flat_shapes(spec))
+            if not tf.executing_eagerly():  # so that strings in variants stay in host memory
+                resource.op.experimental_set_type(type_utils.iterator_full_type_from_spec(spec))
+            again = tf.data.IteratorSpec(spec)._from_components([resource])
+        return made_again(again, dataset)
 
 
 def made_again(iterator: tf.data.Iterator, dataset: tf.data.Dataset) -> tf.data.Iterator:
@@ -274,17 +292,6 @@ def buffer_size_of(dataset: tf.data.Dataset) -> int:
     """The argument of a `prefetch`; AUTOTUNE if it is only known when the program runs."""
     size = tf.get_static_value(dataset._buffer_size)
     return tf.data.AUTOTUNE if size is None else int(size)
-
-
-def allocator_limit(device: str) -> int | None:
-    """Bytes that the allocator of a logical device may hand out; None if it has no limit."""
-    context.context().ensure_initialized()
-    devices = pywrap_tfe.TFE_ContextListDevices(context.context()._handle)
-    wanted = resolve_device(device)
-    for i in range(pywrap_tfe.TF_DeviceListCount(devices)):
-        if resolve_device(pywrap_tfe.TF_DeviceListName(devices, i)) == wanted:
-            return pywrap_tf_session.TF_DeviceListMemoryBytes(devices, i) or None
-    return None
 
 
 def runtime_started() -> bool:

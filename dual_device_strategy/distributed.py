@@ -1,7 +1,6 @@
 """Distributed datasets of `DataModelSplitStrategy`: TensorFlow's classes over staged batches."""
 
 import copy
-import weakref
 
 import tensorflow as tf
 
@@ -9,13 +8,14 @@ from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
 from dual_device_strategy.checkpoints.saved_iterator import Place, SavedIterator, new_count
-from dual_device_strategy.dataset_types import spec_of
+from dual_device_strategy.dataset_types import TypeWithHops
 from dual_device_strategy.front_end import split
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import READY, bytes_of, explained, scope_name, size_of
 from dual_device_strategy.slot_tuning import SlotTuning
 from dual_device_strategy.staged_optional import StagedOptional
 from dual_device_strategy.staging import Staging
+from dual_device_strategy.together import zipped
 
 
 class StagedIterator(SavedIterator, compat.DistributedIterator):
@@ -32,14 +32,15 @@ class StagedIterator(SavedIterator, compat.DistributedIterator):
 
     def __init__(
         self,
+        *,
         input_workers,
         element_spec,
         strategy,
-        options=None,
-        cardinality=tf.data.UNKNOWN_CARDINALITY,
-        enable_get_next_as_optional=False,
-        iterator=None,
-        taken_in_graphs=None,
+        options,
+        cardinality,
+        enable_get_next_as_optional,
+        iterator,
+        taken_in_graphs,
     ):
         super().__init__(
             input_workers=input_workers,
@@ -60,7 +61,12 @@ class StagedIterator(SavedIterator, compat.DistributedIterator):
             isinstance(spec, tf.TensorSpec) for spec in element_spec
         )
         self._spec = StagedIteratorSpec(
-            input_workers, element_spec, strategy, options, cardinality, enable_get_next_as_optional
+            input_workers,
+            element_spec,
+            strategy,
+            options=options,
+            cardinality=cardinality,
+            enable_get_next_as_optional=enable_get_next_as_optional,
         )
 
     def get_next(self, name=None):
@@ -138,14 +144,16 @@ class StagedIteratorSpec(compat.DistributedIteratorSpec):
         return [value._iterators[0], value.taken_in_graphs]
 
     def _from_components(self, components):
+        iterator, taken_in_graphs = components
         return StagedIterator(
-            self._input_workers,
-            self._element_spec,
-            self._strategy,
-            self._options,
-            self._cardinality,
-            self._enable_get_next_as_optional,
-            *components,
+            input_workers=self._input_workers,
+            element_spec=self._element_spec,
+            strategy=self._strategy,
+            options=self._options,
+            cardinality=self._cardinality,
+            enable_get_next_as_optional=self._enable_get_next_as_optional,
+            iterator=iterator,
+            taken_in_graphs=taken_in_graphs,
         )
 
     @staticmethod
@@ -176,7 +184,7 @@ class StagedDataset(compat.DistributedDataset):
         self._counts = None
         self._tuning = None
         auto = extended.slots == "auto"
-        if extended.warm_up or extended.counts_arrivals or auto:
+        if extended.warm_up or extended.running_input.counts_arrivals or auto:
             host_device = workers.worker_devices[0]
             self._counts = BatchCounts.on(host_device, extended.warm_up, auto)
         # On the host there is no hop whose times could be noted; 1 is the default.
@@ -216,24 +224,24 @@ class StagedDataset(compat.DistributedDataset):
         record = IteratorRecord(staging.recorder) if tf.executing_eagerly() else None
         iterator = staging.iterator_over(host, record)
         staged = StagedIterator(
-            self._input_workers,
-            self._element_spec,
-            self._strategy,
-            self._options,
-            self._cardinality,
-            self._enable_get_next_as_optional,
-            iterator,
-            new_count(self._input_workers.worker_devices[0]),
+            input_workers=self._input_workers,
+            element_spec=self._element_spec,
+            strategy=self._strategy,
+            options=self._options,
+            cardinality=self._cardinality,
+            enable_get_next_as_optional=self._enable_get_next_as_optional,
+            iterator=iterator,
+            taken_in_graphs=new_count(self._input_workers.worker_devices[0]),
         )
-        staged.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
+        staged.slots = self._staging.ready_slots + 2
         if counted:
             staged.counts = counted
             staged.tuning = self._tuning
             staged.arrivals = counted.arrivals(before)
-            self._strategy.extended.last_iterator = weakref.ref(staged)
             if self._strategy.extended.warm_up:
                 counted.wait_until(self._staging.ready_slots, before)
-        if record:  # an iterator made in a tf.function is gone before anything could save it
+        self._strategy.extended.running_input.began(staged)
+        if record:  # what is made in a tf.function is gone before anything could save it
             staged.place = Place(
                 staging, host, front_end=self._front_end, iterator=iterator, record=record
             )
@@ -241,54 +249,14 @@ class StagedDataset(compat.DistributedDataset):
 
     @property
     def _type_spec(self):
-        return spec_of(self, StagedDatasetSpec)
+        return TypeWithHops.of(self)
+
+    def _numbers(self):
+        return (self._staging.number,)
+
+    def _host_specs(self):
+        return [self._staging.host_spec]
 
 
-class StagedDatasetSpec(compat.DistributedDatasetSpec):
-    """Type of a `StagedDataset`, which includes the hops of its batches.
-
-    Only the host's dataset goes in and out of a tf.function; the hops were traced when the dataset
-    was distributed, and are part of the type.  So two datasets have the same type only if they
-    share their hops.  Iterating a dataset again does not trace a function again; distributing it
-    again does.
-    """
-
-    _dataset = None  # without the host's part
-
-    @property
-    def value_type(self):
-        return StagedDataset
-
-    def _serialize(self):
-        return (*super()._serialize(), self._identity())
-
-    def _identity(self):
-        cardinality = tf.get_static_value(self._cardinality)
-        return self._dataset._staging.number, None if cardinality is None else int(cardinality)
-
-    # TensorFlow's own look at the element spec, the devices and the strategy alone.
-
-    def is_subtype_of(self, other):
-        return type(other) is type(self) and other._identity() == self._identity()
-
-    def most_specific_common_supertype(self, others):
-        return self if all(self.is_subtype_of(other) for other in others) else None
-
-    def _with_tensor_ranks_only(self):
-        return self  # its hops make what they make
-
-    def _without_tensor_names(self):
-        return self
-
-    @property
-    def _component_specs(self):
-        return [tf.data.DatasetSpec(self._dataset._staging.host_spec)]
-
-    def _from_components(self, components):
-        dataset = copy.copy(self._dataset)
-        dataset._cloned_datasets = components
-        return dataset
-
-    @staticmethod
-    def from_value(value):
-        return value._type_spec
+compat.register_zip(StagedDataset, zipped)
+compat.register_zip(StagedIterator, zipped)

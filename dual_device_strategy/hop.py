@@ -36,8 +36,9 @@ class Hop:
     `moved_spec`, from the flat tensors that were there.  `arrived` is called with what came,
     `failed` when an OutOfRange in `transform` has ended the batches.  `scope` stands in
     TensorFlow's error messages.  `captured` says what this hop uses instead of a tensor that
-    `transform` captures.  With `begin`, each iterator gets a resource on `device` from its maker:
-    `begin` is called with it before the first batch, `transform` with every batch.
+    `transform` captures.  Each iterator gets `notes` resources on `device` from its maker: `begin`
+    is called with them before the first batch, `transform` and `finish` with every batch.
+    `finish` makes what the iterator hands out of what was made; it raises no OutOfRange.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class Hop:
         warm_up: bool = False,
         captured: Callable | None = None,
         begin: Callable | None = None,
+        finish: Callable | None = None,
+        notes: int = 0,
     ):
         types, shapes = compat.flat_types(source_spec), compat.flat_shapes(source_spec)
         moved_spec = source_spec if moved_spec is None else moved_spec
@@ -75,11 +78,11 @@ class Hop:
 
         def find(handle, *notes):
             if begin:
-                begin(*notes)
+                begin(*notes[1:])
             (iterator,) = tf.raw_ops.RemoteCall(
                 target=target, args=[handle], Tout=[tf.resource], f=remote_find
             )
-            return [iterator, _new_mark()] if transform else iterator
+            return iterator
 
         made_spec = moved_spec if element_spec is None else element_spec
 
@@ -96,35 +99,56 @@ class Hop:
                     arrived(flat)
                 for tensor, shape in zip(flat, compat.flat_shapes(moved_spec), strict=True):
                     tensor.set_shape(shape)
-                if not transform:
-                    return flat
-                mark, *notes_of_iterator = others
-                with tf.control_dependencies([_set_mark(mark, True, after=flat)]):
-                    made = transform(flat, *notes_of_iterator)
-                _set_mark(mark, False, after=made)
-                return made
+                made, notes_of_iterator = flat, others
+                if transform:
+                    mark, *notes_of_iterator = others
+                    with tf.control_dependencies([_set_mark(mark, True, after=flat)]):
+                        made = transform(flat, *notes_of_iterator)
+                    _set_mark(mark, False, after=made)
+                return finish(made, *notes_of_iterator) if finish else made
 
-        state = [_RESOURCE] * (2 if transform else 1)  # what `find` returns
         self.element_spec = made_spec
         self._device, self.slots, self.warm_up = device, slots, warm_up
-        self._notes = [_RESOURCE] if begin else []
+        self._host = compat.host_of(device)
+        # A hop with a transformation has a note more, the first one: its mark.
+        self._new_mark = trace(self._made_mark) if transform else None
+        self._notes = [_RESOURCE] * (notes + (1 if transform else 0))
         self._find = trace(find, tf.TensorSpec([], tf.string), *self._notes)
         self._next = trace(
             pull,
-            *state,
+            _RESOURCE,
             *self._notes,
             experimental_attributes={"experimental_ints_on_device": True},
         )
         self._only_pulls = transform is None
+        # The source's iterator is held until the end.
+        self._end = trace(lambda *held: tf.constant(0, tf.int64), _RESOURCE, _RESOURCE)
 
-        def end(iterator, *others):  # the last of them, the source's iterator, is held until now
-            if transform:
-                _refuse_mark(others[0], failed)
-            return tf.constant(0, tf.int64)
+        def get_end(handle):
+            return tf.raw_ops.IteratorGetNext(
+                iterator=find_there(handle),
+                output_types=compat.flat_types(made_spec),
+                output_shapes=[tf.TensorShape(None)] * len(compat.flat_types(made_spec)),
+            )
 
-        self._end = trace(end, *state, _RESOURCE)
-        # A concrete function, as TensorFlow warns of many traces of one that is not.
+        remote_end = trace(get_end, tf.TensorSpec([], tf.string))
+
+        def check(number, handle, mark):
+            del number
+            with tf.control_dependencies([_refuse_mark(mark, failed)]):
+                return tf.raw_ops.RemoteCall(  # raises the end of the sequence
+                    target=target,
+                    args=[handle],
+                    Tout=compat.flat_types(made_spec),
+                    f=remote_end,
+                )
+
         functions = self._find, self._next, self._end
+        if transform:
+            specs = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string), _RESOURCE
+            self._check = trace(check, *specs)
+            functions = *functions, self._check
+        # A concrete function, as TensorFlow warns of many traces of one that is not.
         self._captured = tuple(
             [captured(tensor) if captured else tensor for tensor in function.captured_inputs]
             for function in functions
@@ -141,21 +165,39 @@ class Hop:
         """Made in a graph, as only there a function has attributes."""
         # Its prefetching thread has nothing else to do; changing it takes longer than the call.
         next_function = compat.on_one_thread(self._next) if self._only_pulls else self._next
-        of_find, of_next, _ = map(len, self._captured)
+        of_find, of_next, of_end = (len(inputs) for inputs in self._captured[:3])
         notes, captured = others[: len(self._notes)], others[len(self._notes) :]
-        with tf.device(self._device):
-            return tf.raw_ops.GeneratorDataset(
+        of_next += of_find
+        of_end += of_next
+        kinds = {
+            "output_types": compat.flat_types(self.element_spec),
+            "output_shapes": compat.flat_shapes(self.element_spec),
+        }
+        with tf.device(self._host):
+            batches = tf.raw_ops.GeneratorDataset(
                 init_func_other_args=[handle, *notes, *captured[:of_find]],
-                next_func_other_args=[*notes, *captured[of_find : of_find + of_next]],
-                finalize_func_other_args=[resource, *captured[of_find + of_next :]],
+                next_func_other_args=[*notes, *captured[of_find:of_next]],
+                finalize_func_other_args=[resource, *captured[of_next:of_end]],
                 init_func=self._find,
                 next_func=next_function,
                 finalize_func=self._end,
-                output_types=compat.flat_types(self.element_spec),
-                output_shapes=compat.flat_shapes(self.element_spec),
+                **kinds,
+            )
+            if self._only_pulls:
+                return batches
+            end = tf.raw_ops.MapDataset(
+                input_dataset=compat.variant_of(tf.data.Dataset.range(1)),
+                other_arguments=[handle, notes[0], *captured[of_end:]],
+                f=self._check,
+                **kinds,
+            )
+            return tf.raw_ops.ConcatenateDataset(
+                input_dataset=batches, another_dataset=end, **kinds
             )
 
     def dataset_over(self, source: tf.data.Iterator, *notes: tf.Tensor) -> tf.Tensor:
+        if self._new_mark:
+            notes = (self._new_mark(), *notes)
         resource = compat.resource_of(source)
         handle = tf.raw_ops.IteratorToStringHandle(resource_handle=resource)
         return self._make(
@@ -173,26 +215,28 @@ class Hop:
         If `again` is an iterator of this hop, it is returned, and whatever holds it goes on with
         the batches of `source`.
         """
-        with tf.device(self._device):
+        with tf.device(self._host):
             dataset = compat.dataset_of(self.dataset_over(source, *notes), self.element_spec)
             if self.slots:
                 dataset = dataset.prefetch(self.slots)
             dataset = dataset.with_options(hop_options(self.warm_up))
-            return compat.made_again(again, dataset) if again else iter(dataset)
+        return compat.iterator_on(self._device, dataset, again)
+
+    def _made_mark(self) -> tf.Tensor:
+        with tf.device(self._device):
+            mark = compat.anonymous_variable(tf.bool)
+            with tf.control_dependencies([_set_mark(mark, False, after=[])]):
+                return tf.identity(mark)
 
 
 # Only the host's iterator may end the batches.  But a GeneratorDataset takes every OutOfRange of
 # its function for the end, also one from inside the front end: an iterator or a queue that has no
 # more elements, a Python function's StopIteration.  `Dataset.map` makes InvalidArgument of those.
 # So a variable says whether the front end is at work.  It is on the front end's own device, and
-# setting it passes a pointer and starts nothing there.  At the end, and when the dataset is
-# dropped, a GeneratorDataset calls a last function; what that raises is what the consumer sees.
-
-
-def _new_mark() -> tf.Tensor:
-    mark = compat.anonymous_variable(tf.bool)
-    _set_mark(mark, False, after=[])
-    return mark
+# setting it passes a pointer and starts nothing there.  Behind the batches comes one element more,
+# whose function looks at the mark and then asks the source, which says that it has no more.  (The
+# last function of a GeneratorDataset could look as well; but it is called for an iterator that is
+# dropped, too, and TensorFlow prints a warning of every function that fails.)
 
 
 def _set_mark(mark, at_work: bool, after):
@@ -200,13 +244,13 @@ def _set_mark(mark, at_work: bool, after):
         return tf.raw_ops.AssignVariableOp(resource=mark, value=tf.constant(at_work))
 
 
-def _refuse_mark(mark, failed: Callable | None) -> None:
+def _refuse_mark(mark, failed: Callable | None) -> tf.Operation:
     at_work = tf.raw_ops.ReadVariableOp(resource=mark, dtype=tf.bool)
     noted = []
     if failed:
         noted = [tf.cond(at_work, lambda: (failed(), True)[1], lambda: False)]
     with tf.control_dependencies(noted):
-        tf.debugging.Assert(tf.logical_not(at_work), [OUT_OF_RANGE])
+        return tf.debugging.Assert(tf.logical_not(at_work), [OUT_OF_RANGE])
 
 
 def name_tensor(device: str) -> tf.Tensor:

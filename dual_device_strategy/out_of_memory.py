@@ -71,7 +71,7 @@ def explained(
     """
     extended = strategy.extended
     data_devices, model_devices = extended.data_devices, extended.worker_devices
-    failed, waiting = exhausted_device(error), f"slots={extended.slots_in_use}"
+    failed, waiting = exhausted_device(error), f"slots={extended.running_input.slots}"
     preparing = PREPARING in error.message
     if failed == UNNAMED:
         failed = (data_devices if preparing else model_devices)[0]

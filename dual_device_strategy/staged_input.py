@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from dual_device_strategy.data_service import DataService
+from dual_device_strategy.running_input import RunningInput
 from dual_device_strategy.slot_tuning import FIRST
 
 PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
@@ -45,12 +46,8 @@ class StagedInput:
         """Sets the data devices, by full names; the class's constructor calls it once."""
         self.data_devices = tuple(data_devices)
         self.slots = slots
-        self.slots_in_use = FIRST if slots == "auto" else slots  # of the newest iterator
         self.warm_up = warm_up
-        # For monitors: whether datasets distributed from now on count their batches, and a weak
-        # reference to the newest iterator that does, because Keras keeps its iterator to itself.
-        self.counts_arrivals = False
-        self.last_iterator = lambda: None
+        self.running_input = RunningInput(FIRST if slots == "auto" else slots)
         self._variables_scope = DataScope()
         self._copied = []  # handles of the variables that every data device has, in device order
 
@@ -122,8 +119,13 @@ def data_scope():
         yield
 
 
-def check_options(options: tf.distribute.InputOptions | None, whole_dataset: bool) -> None:
-    """Refuses options that no strategy with data devices supports."""
+def check_options(
+    options: tf.distribute.InputOptions | None, against_per_replica: str | None
+) -> None:
+    """Refuses options that the strategy does not support.
+
+    `against_per_replica` says why there is no pipeline for each replica; None if there is one.
+    """
     if options is None:
         return
     if options.experimental_per_replica_buffer_size < 0:
@@ -131,10 +133,10 @@ def check_options(options: tf.distribute.InputOptions | None, whole_dataset: boo
             "InputOptions.experimental_per_replica_buffer_size must be at least 0, got "
             f"{options.experimental_per_replica_buffer_size}"
         )
-    if whole_dataset and options.experimental_replication_mode != PER_WORKER:
+    if against_per_replica and options.experimental_replication_mode != PER_WORKER:
         raise NotImplementedError(
-            "InputOptions.experimental_replication_mode=PER_REPLICA was asked for, but a whole "
-            "dataset is not split; use distribute_datasets_from_function, or PER_WORKER"
+            "InputOptions.experimental_replication_mode=PER_REPLICA was asked for, but "
+            f"{against_per_replica}"
         )
 
 

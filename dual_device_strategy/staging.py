@@ -17,26 +17,23 @@
 time.
 """
 
-import itertools
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
-from dual_device_strategy.checkpoints.front_end_state import FrontEndState
-from dual_device_strategy.checkpoints.iterator_record import IteratorRecord, IteratorRecorder
-from dual_device_strategy.copies import Copies
-from dual_device_strategy.front_end import FrontEnd
+from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
+from dual_device_strategy.copies import AT_ONCE, Copies
 from dual_device_strategy.hop import Hop, component_specs, components, get_next
-from dual_device_strategy.host_part import HostPart
-from dual_device_strategy.out_of_memory import PREPARING, READY, bytes_of, scope_name
+from dual_device_strategy.lanes import NAME, Lanes
+from dual_device_strategy.out_of_memory import READY, bytes_of, scope_name
+from dual_device_strategy.preparing import Preparing
 from dual_device_strategy.slot_tuning import MOST
 
-# A smaller batch is copied in less than 0.2 ms over a link of 5 GB/s. Two copies cost a loop with
-# empty steps as much, because their handles go through the host.
+# A smaller batch is copied in less than 0.2 ms over a link of 5 GB/s; a second copy at once costs
+# some 0.1 ms of processor time.
 WORTH_TWO_COPIES = 1_000_000
-_numbers = itertools.count()
 
 
 class Staging:
@@ -63,76 +60,59 @@ class Staging:
         are the user's; a dataset inside a tf.function no longer has them.  `captured` is passed to
         the hop to the data device.
         """
-        (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
-        self.number = next_number()
-        self.host_spec = host_spec
-        host_device = compat.host_of(data_device)
+        (data_device, target_device), (prepared_slots, self.ready_slots) = devices, slots
         specs = component_specs(front_end_spec)
-        prepares = data_device != host_device or warm_up
-        self.host = HostPart(
+        size = bytes_of(specs)
+        two_copies = (
+            _are_apart(data_device, target_device)
+            and (size is None or size >= WORTH_TWO_COPIES)
+            and (slots_change or self.ready_slots > 1)
+        )
+
+        def apart(flat):
+            return components(compat.from_flat(front_end_spec, flat))
+
+        lanes = Lanes(specs, data_device, AT_ONCE + prepared_slots) if two_copies else None
+        self._preparing = Preparing(
             host_spec,
-            host_device,
-            target_device if data_device == host_device else data_device,
-            slots=0 if prepares else prepared_slots,
+            front_end,
+            made_spec=front_end_spec,
+            specs=specs,
+            devices=[data_device],
+            reader=target_device,
+            slots=prepared_slots,
+            places=places_for(slots, slots_change),
+            lanes=[lanes] if lanes else [],
+            apart=apart,
             counts=counts,
-            options=host_options,
+            warm_up=warm_up,
+            host_options=host_options,
+            captured_by=lambda device: captured,
+            # What `captured` puts in another's place belongs to several replicas.
+            saves_front_end=captured is None,
         )
-        places = 1 + sum(slots) + (MOST if slots_change else 0)  # one more than can be waiting
-        self._prepare = self._front_end_state = begin = None
-        # What `captured` puts in another's place belongs to several replicas: it is not saved.
-        written = front_end.written if isinstance(front_end, FrontEnd) and not captured else []
-        if prepares and written:
-            self._front_end_state = FrontEndState(written, data_device, places)
-            begin = self._front_end_state.begin
-            front_end = self._front_end_state.recorded(front_end)
-        if prepares:
-            self._prepare = Hop(
-                host_spec,
-                host_device,
-                data_device,
-                scope=scope_name(PREPARING, specs),
-                slots=prepared_slots,
-                transform=front_end,
-                element_spec=front_end_spec,
-                get_next=self.host.get_next,
-                failed=counts.note_end if warm_up else None,
-                warm_up=warm_up,
-                captured=captured,
-                begin=begin,
-            )
-        self.recorder = IteratorRecorder(
-            self.host.made_spec,
-            host_device,
-            places,
-            options=host_options,
-            front_end=self._front_end_state,
-        )
-        self.ready_slots, self._warm_up = ready_slots, warm_up
+        self.number, self.recorder = self._preparing.number, self._preparing.recorder
+        self.host_spec, self.host = host_spec, self._preparing.host
         ready = {
             "scope": scope_name(READY, specs),
-            "get_next": get_next if self._prepare else self.host.get_next,
+            "arrived": counts.count_arrival_of if counts else None,
             "warm_up": warm_up,
         }
-        size = bytes_of(specs)
-        apart = _are_apart(data_device, target_device)
-        two_copies = apart and (size is None or size >= WORTH_TWO_COPIES)
         self._one_copy = self._two_copies = None
-        if slots_change or ready_slots < 2 or not two_copies:
+        if lanes:
+            self._two_copies = Copies(lanes, data_device, target_device, **ready)
+            # Of names, each of which leads to a batch.
+            one = {"get_next": lanes.get_next}
+        else:
+            get_prepared = get_next if self._preparing.makes else self._preparing.get_next
+            one = {"get_next": get_prepared, "at_source": apart}
+        if slots_change or not lanes:
             self._one_copy = Hop(
-                front_end_spec,
+                NAME if lanes else front_end_spec,
                 data_device,
                 target_device,
-                at_source=lambda flat: components(compat.from_flat(front_end_spec, flat)),
                 moved_spec=specs,
-                arrived=counts.count_arrival_of if counts else None,
-                **ready,
-            )
-        if two_copies and (slots_change or ready_slots > 1):
-            self._two_copies = Copies(
-                front_end_spec,
-                data_device,
-                target_device,
-                arrived=counts.count_arrival if counts else None,
+                **one,
                 **ready,
             )
 
@@ -157,23 +137,17 @@ class Staging:
         again: tf.data.Iterator | None = None,
     ) -> tf.data.Iterator:
         """As `iterator_over`, from an iterator over what `host.of` returned."""
-        notes = []
-        if self._front_end_state:
-            notes = [self._front_end_state.new_shelf(record.given_values() if record else None)]
-        if record:
-            iterator = record.followed(iterator, *notes)
-        warm_up = self._warm_up and again is None  # a restore may not be over
-        if self._prepare:
-            self._prepare.warm_up = warm_up
-            iterator = self._prepare.iterator_over(iterator, *notes)
-        way = self._two_copies if self._two_copies and self.ready_slots > 1 else self._one_copy
+        warm_up = self._preparing.warm_up and again is None  # a restore may not be over
+        (prepared,) = self._preparing.iterators_over([iterator], record, warm_up)
+        two_copies = self._two_copies and self.ready_slots > 1
+        way = self._two_copies if two_copies else self._one_copy
         way.slots, way.warm_up = self.ready_slots, warm_up
-        return way.iterator_over(iterator, again=again)
+        return way.iterator_over(prepared, again=again)
 
 
-def next_number() -> int:
-    """A new number for each staging; an id() would be used again after the object is gone."""
-    return next(_numbers)
+def places_for(slots: tuple[int, int], slots_change: bool) -> int:
+    """How many batches a checkpoint may have to keep: one more than can be waiting."""
+    return 1 + sum(slots) + (MOST if slots_change else 0)
 
 
 def _are_apart(one: str, other: str) -> bool:

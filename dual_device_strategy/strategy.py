@@ -9,6 +9,8 @@ from dual_device_strategy.distributed import StagedDataset
 from dual_device_strategy.out_of_memory import explained, size_of
 from dual_device_strategy.staged_input import StagedInput, check_options, check_slots
 
+_ONE_REPLICA = "there is one replica; use PER_WORKER, the default"
+
 
 class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     """A strategy that trains on one device and prepares batches on another.
@@ -61,8 +63,7 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     `tf.distribute.InputOptions`: `experimental_fetch_to_device=False` leaves the batches on the
     host of the model device.  `experimental_per_replica_buffer_size`, if it is not 1 (the
     default of TensorFlow), is the number of READY slots for that dataset; 0 also stops the data
-    device from working ahead.  `PER_REPLICA` calls a dataset function once, because there is one
-    replica; for a whole dataset it is refused, as under TensorFlow's strategies.
+    device from working ahead.  `PER_REPLICA` is refused, as under `OneDeviceStrategy`.
     `experimental_place_dataset_on_device` does the same as under `OneDeviceStrategy`: it has no
     effect on a whole dataset, and TensorFlow raises an error for a dataset function.
 
@@ -107,7 +108,8 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
         # Not OneDeviceStrategy.__init__, which makes an extended of its own.  This derives from
         # OneDeviceStrategy because libraries look for it in strategies with a single replica.
         tf.distribute.Strategy.__init__(
-            self, SplitExtended(self, data_device, model_device, slots, bool(warm_up))
+            self,
+            SplitExtended(self, data_device, model_device, slots=slots, warm_up=bool(warm_up)),
         )
         self.extended.data_service = data_service
 
@@ -139,20 +141,20 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
 class SplitExtended(StagedInput, compat.OneDeviceExtended):
     """The strategy's variables and datasets: one replica on the model device."""
 
-    def __init__(self, strategy, data_device, model_device, slots, warm_up):
+    def __init__(self, strategy, data_device, model_device, *, slots, warm_up):
         super().__init__(strategy, model_device)
         self.set_data_devices([data_device], slots, warm_up)
 
     def _experimental_distribute_dataset(self, dataset, options):
-        check_options(options, whole_dataset=True)
+        check_options(options, _ONE_REPLICA)
         return StagedDataset(self._container_strategy(), dataset, options)
 
     def _distribute_datasets_from_function(self, dataset_fn, options):
-        check_options(options, whole_dataset=False)
+        check_options(options, _ONE_REPLICA)
         strategy = self._container_strategy()
         workers = self._input_workers_with_options(options)
         made = compat.datasets_from_function(
-            dataset_fn, workers, 1, strategy=strategy, options=options
+            dataset_fn, workers=workers, replicas=1, strategy=strategy, options=options
         )
         return StagedDataset(strategy, made._datasets[0], options)
 

@@ -26,8 +26,8 @@ class IteratorRecorder:
         self,
         spec,
         device: str,
-        places: int,
         *,
+        places: int,
         options: tf.data.Options | None,
         front_end: FrontEndState | None,
     ):

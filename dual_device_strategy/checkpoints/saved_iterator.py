@@ -14,6 +14,7 @@ from dual_device_strategy.checkpoints.iterator_record import (
     IteratorState,
 )
 from dual_device_strategy.front_end import FrontEnd
+from dual_device_strategy.together import note_turn
 
 _VERSION = 1
 _POSITION, _IN_FLIGHT, _FRONT_END = "POSITION", "IN_FLIGHT", "FRONT_END"
@@ -123,9 +124,16 @@ class WorkersPlace(Place):
     is, so all can go on from the checkpoint of any one.
     """
 
-    def __init__(self, *place, index: int, count: int, exchange: Callable[[bytes], list[bytes]]):
+    def __init__(
+        self,
+        *place,
+        index: int,
+        count: int,
+        exchange: Callable[[bytes], list[bytes]],
+        **named,
+    ):
         """`exchange` returns what all workers gave to it, in their order."""
-        super().__init__(*place)
+        super().__init__(*place, **named)
         self._index, self._count, self._exchange = index, count, exchange
 
     def snapshot(self, consumed: int) -> dict[str, tf.Tensor]:
@@ -204,6 +212,7 @@ class SavedIterator(saving_compat.Trackable):
         if tf.executing_eagerly():
             self._taken += 1
             return []
+        note_turn()
         with tf.device(host):
             one = tf.constant(1, tf.int64)
             return [tf.raw_ops.AssignAddVariableOp(resource=self.taken_in_graphs, value=one)]

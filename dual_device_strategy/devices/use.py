@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from dual_device_strategy import compat, emulation
-from dual_device_strategy.devices import topology
+from dual_device_strategy import emulation
+from dual_device_strategy.devices import compat, topology
 from dual_device_strategy.devices.names import kind_and_index, physical_gpu
 
 

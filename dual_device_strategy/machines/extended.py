@@ -18,6 +18,7 @@ from dual_device_strategy.staged_input import StagedInput, check_options
 
 # TensorFlow's ring over gRPC copies each chunk from the GPU and back, in two rounds.
 REDUCED_ON_HOSTS = 4_000_000
+_NO_PER_REPLICA = "MultiWorkerMirroredStrategy does not have that either; leave it out"
 
 
 class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceExtended):
@@ -65,16 +66,18 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
             replica_id, device, primary_var, **kwargs
         )
 
-    def place_of(self, *place) -> Place:
+    def place_of(self, staging, host, **place) -> Place:
         """What saves and restores an iterator over this worker's part."""
         if self._num_workers == 1:
-            return Place(*place)
+            return Place(staging, host, **place)
 
         def exchange(text):
             return gathered(self._host_cross_device_ops, text)
 
         index, count = self._id_in_cluster, self._num_workers
-        return WorkersPlace(*place, index=index, count=count, exchange=exchange)
+        return WorkersPlace(
+            staging, host, index=index, count=count, exchange=exchange, **place
+        )
 
     def refuse_differences(self, facts: dict[str, object]) -> None:
         """Raises an error on every worker if another one has other facts."""
@@ -102,14 +105,12 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
         return Cut(replicas, rows=rows[:replicas] if rows and len(set(rows)) == 1 else None)
 
     def _experimental_distribute_dataset(self, dataset, options):
-        _refuse_per_replica(options)
-        check_options(options, whole_dataset=True)
+        check_options(options, _NO_PER_REPLICA)
         context = self._make_input_context()
         return WorkersDataset(self._container_strategy(), dataset, options, context)
 
     def _distribute_datasets_from_function(self, dataset_fn, options):
-        _refuse_per_replica(options)
-        check_options(options, whole_dataset=False)
+        check_options(options, _NO_PER_REPLICA)
         if self.data_service is not None and self._num_workers > 1:
             raise NotImplementedError(
                 "distribute_datasets_from_function was called on one of several workers with a "
@@ -134,12 +135,3 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
             return reduce(reduce_op, each, destinations, options)
 
         return tf.nest.map_structure(reduced, value)
-
-
-def _refuse_per_replica(options) -> None:
-    per_replica = tf.distribute.InputReplicationMode.PER_REPLICA
-    if options is not None and options.experimental_replication_mode == per_replica:
-        raise NotImplementedError(
-            "InputOptions.experimental_replication_mode=PER_REPLICA was asked for, which "
-            "MultiWorkerMirroredStrategy does not have either; leave it out"
-        )

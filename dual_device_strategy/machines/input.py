@@ -7,7 +7,6 @@ ReplicaIterator    PerReplica values; empty ones where others have more
 """
 
 import re
-import weakref
 
 import tensorflow as tf
 
@@ -140,13 +139,15 @@ class WorkersDataset(ReplicaDataset):
         batches = staging.iterator_over(part, record)
         iterator = self._iterator([batches], sealed=self._cut)
         if record:
-            iterator.place = extended.place_of(staging, part, self._front_end, batches, record)
+            iterator.place = extended.place_of(
+                staging, part, front_end=self._front_end, iterator=batches, record=record
+            )
         elif tf.executing_eagerly():
             iterator.cannot_be_saved = SEVERAL_DATA_DEVICES
-        iterator.slots = extended.slots_in_use = self._staging.ready_slots + 2
+        iterator.slots = self._staging.ready_slots + 2
         if counted:
             iterator.counts, iterator.arrivals = counted, counted.arrivals(before)
-            extended.last_iterator = weakref.ref(iterator)
+        self._strategy.extended.running_input.began(iterator)
         return iterator
 
 

@@ -30,10 +30,11 @@ class MonitorCallback(keras.callbacks.Callback):
             # Keras makes its iterator after the epoch begins and before its first batch does, or
             # goes on with the one it has; and the newest iterator may be that of validation.
             self._first_batch = False
-            last = getattr(self._monitor._extended, "last_iterator", lambda: None)()
+            running = self._monitor._running_input
+            last = running and running.counted_iterator
             if last is not None and last is not self._validation():
                 iterator = last
-            elif last is None and self._monitor._counts and self._distributed():
+            elif last is None and running and self._distributed():
                 self._monitor._came_too_late()
         self._begun_at = batch
         self._call = self._monitor._begin_call(iterator)

@@ -79,9 +79,11 @@ class Monitor:
     ):
         strategy = strategy or tf.distribute.get_strategy()
         self._extended = strategy.extended
-        self._counts, self._too_late = hasattr(self._extended, "counts_arrivals"), False
-        if self._counts:
-            self._extended.counts_arrivals = True
+        # None under strategies other than ours.
+        self._running_input = getattr(self._extended, "running_input", None)
+        self._too_late = False
+        if self._running_input:
+            self._running_input.counts_arrivals = True
         self._times = StepTimes(first_steps, window)
         self._noted: list[tuple[float, float, bool]] = []  # steps of which no figures are made yet
         self._warnings = diagnosis.Warnings()
@@ -100,7 +102,7 @@ class Monitor:
             log_dir,
             {
                 "strategy": type(strategy).__name__,
-                "slots": getattr(self._extended, "slots_in_use", None),
+                "slots": self._running_input and self._running_input.slots,
                 "devices": {role: short_name(name) for role, name in self._roles.items()},
             },
         )
@@ -168,7 +170,7 @@ class Monitor:
         uses = self._use.summary()
         return {
             **self.times.summary,
-            "slots": getattr(self._extended, "slots_in_use", None),
+            "slots": self._running_input and self._running_input.slots,
             "total_seconds": time.perf_counter() - self._started,
             "epochs": self._epochs,
             "steps_per_call": self._steps_per_call,
@@ -214,7 +216,7 @@ class Monitor:
         if self._ready.follow(iterator):
             self._too_late = False
         # Only iterators of our strategy have `counts`; None where nothing is counted.
-        elif self._counts and getattr(iterator, "countable", hasattr(iterator, "counts")):
+        elif self._running_input and getattr(iterator, "countable", hasattr(iterator, "counts")):
             self._came_too_late()
 
     def _came_too_late(self):

@@ -169,7 +169,7 @@ def empty(strategy: tf.distribute.Strategy) -> Profile:
     emulated = bool(emulation.active()) and any("GPU" in name for name in names.values())
     setup = Setup(len(data), len(model), shared=len(model) > 1 and bool(set(data) & set(model)))
     return Profile(
-        names, extended.slots_in_use, measuring.Measured(), emulated=emulated, setup=setup
+        names, extended.running_input.slots, measuring.Measured(), emulated=emulated, setup=setup
     )
 
 

@@ -121,25 +121,22 @@ def traced_run(strategy, dataset: tf.data.Dataset, step: Callable) -> Times:
     """Runs some steps, reading the result of each; the times of those after the first ones."""
     extended = strategy.extended
     notes = Notes(compat.host_of(extended.data_device))
-    before, extended.counts_arrivals = extended.counts_arrivals, True
     got, done = [], []
-    try:
-        with as_profile_error("the traced run failed"):
-            iterator = iter(
-                strategy.experimental_distribute_dataset(noted_dataset(dataset, strategy, notes))
-            )
-            arrived_before = iterator.counts.arrived_now() - iterator.arrivals()
-            for _ in range(STEPS + WARM):
-                batch = next(iterator, None)
-                if batch is None:
-                    raise too_short(len(got), STEPS + WARM)
-                got.append(time.time())
-                read(strategy.run(step, args=(batch,)))
-                done.append(time.time())
-            times = iterator.counts.times.numpy()
-            arrived = {i: float(times[(arrived_before + i) % len(times)]) for i in range(len(got))}
-    finally:
-        extended.counts_arrivals = before
+    counting = extended.running_input.counting_arrivals()
+    with counting, as_profile_error("the traced run failed"):
+        iterator = iter(
+            strategy.experimental_distribute_dataset(noted_dataset(dataset, strategy, notes))
+        )
+        arrived_before = iterator.counts.arrived_now() - iterator.arrivals()
+        for _ in range(STEPS + WARM):
+            batch = next(iterator, None)
+            if batch is None:
+                raise too_short(len(got), STEPS + WARM)
+            got.append(time.time())
+            read(strategy.run(step, args=(batch,)))
+            done.append(time.time())
+        times = iterator.counts.times.numpy()
+        arrived = {i: float(times[(arrived_before + i) % len(times)]) for i in range(len(got))}
     return Times(notes.all(), arrived, got, done)
 
 

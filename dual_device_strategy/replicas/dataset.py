@@ -1,7 +1,6 @@
 """Distributed datasets for several replicas: TensorFlow's own, over staged batches."""
 
 import copy
-import weakref
 
 import tensorflow as tf
 
@@ -9,7 +8,7 @@ from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
 from dual_device_strategy.checkpoints.saved_iterator import Place, new_count
-from dual_device_strategy.dataset_types import spec_of
+from dual_device_strategy.dataset_types import TypeWithHops
 from dual_device_strategy.front_end import split
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import bytes_of
@@ -19,6 +18,7 @@ from dual_device_strategy.replicas.plans import Plan
 from dual_device_strategy.replicas.shares import AUTO
 from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.slot_tuning import SlotTuning
+from dual_device_strategy.together import zipped
 
 SEVERAL_DATA_DEVICES = (
     "its batches are prepared by several data devices in turns; name only one of them, or save the "
@@ -129,18 +129,19 @@ class ReplicaDataset(compat.DistributedDataset):
         seals = staging.iterator_over(host, record)
         iterator = self._iterator([seals])
         if record:
+            _, front_end, _ = self._front_end_parts
             iterator.place = Place(
-                staging, host, front_end=self._front_end_parts[1], iterator=seals, record=record
+                staging, host, front_end=front_end, iterator=seals, record=record
             )
         elif tf.executing_eagerly():
             iterator.cannot_be_saved = SEVERAL_DATA_DEVICES
-        iterator.slots = self._strategy.extended.slots_in_use = self._staging.ready_slots + 2
+        iterator.slots = self._staging.ready_slots + 2
         if counted:
             iterator.counts = counted
             iterator.arrivals = counted.arrivals(before)
-            self._strategy.extended.last_iterator = weakref.ref(iterator)
             if fills_first:
                 counted.wait_until(self._staging.ready_slots, before)
+        self._strategy.extended.running_input.began(iterator)
         return iterator
 
     def _iterator(self, iterators, sealed=True):
@@ -170,7 +171,7 @@ class ReplicaDataset(compat.DistributedDataset):
 
     @property
     def _type_spec(self):
-        return spec_of(self, ReplicaDatasetSpec)
+        return TypeWithHops.of(self)
 
     def _numbers(self):
         return (self._staging.number,)
@@ -179,51 +180,13 @@ class ReplicaDataset(compat.DistributedDataset):
         return [self._staging.host_spec]
 
 
-class ReplicaDatasetSpec(compat.DistributedDatasetSpec):
-    """Type of a `ReplicaDataset`; like `StagedDatasetSpec`, it includes the hops."""
-
-    _dataset = None  # without the host's part
-
-    @property
-    def value_type(self):
-        return type(self._dataset)
-
-    def _serialize(self):
-        return (*super()._serialize(), self._identity())
-
-    def _identity(self):
-        cardinality = tf.get_static_value(self._cardinality)
-        return self._dataset._numbers(), None if cardinality is None else int(cardinality)
-
-    def is_subtype_of(self, other):
-        return type(other) is type(self) and other._identity() == self._identity()
-
-    def most_specific_common_supertype(self, others):
-        return self if all(self.is_subtype_of(other) for other in others) else None
-
-    def _with_tensor_ranks_only(self):
-        return self
-
-    def _without_tensor_names(self):
-        return self
-
-    @property
-    def _component_specs(self):
-        return [tf.data.DatasetSpec(spec) for spec in self._dataset._host_specs()]
-
-    def _from_components(self, components):
-        dataset = copy.copy(self._dataset)
-        dataset._cloned_datasets = components
-        return dataset
-
-    @staticmethod
-    def from_value(value):
-        return value._type_spec
+compat.register_zip(ReplicaDataset, zipped)
+compat.register_zip(ReplicaIterator, zipped)
 
 
 def counts_of(extended, workers, auto: bool = False) -> BatchCounts | None:
     fills_first = extended.warm_up or extended.shares == AUTO
-    if fills_first or extended.counts_arrivals or auto:
+    if fills_first or extended.running_input.counts_arrivals or auto:
         return BatchCounts.on(workers.worker_devices[0], fills_first, auto)
     return None
 

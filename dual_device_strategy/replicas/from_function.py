@@ -19,8 +19,8 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
         workers = extended._input_workers_with_options(options)
         made = compat.datasets_from_function(
             dataset_fn,
-            workers,
-            strategy.num_replicas_in_sync,
+            workers=workers,
+            replicas=strategy.num_replicas_in_sync,
             strategy=strategy,
             options=options,
             contexts=contexts,
@@ -74,7 +74,8 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
         iterator = self._iterator(iterators, sealed=False)
         iterator.countable = False
         iterator.cannot_be_saved = "it is of a dataset function"
-        iterator.slots = self._strategy.extended.slots_in_use = self._stagings[0].ready_slots + 2
+        iterator.slots = self._stagings[0].ready_slots + 2
+        self._strategy.extended.running_input.began(iterator)
         return iterator
 
     def _numbers(self):

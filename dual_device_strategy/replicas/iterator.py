@@ -3,11 +3,11 @@
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.boxes import unsealed
 from dual_device_strategy.checkpoints.saved_iterator import SavedIterator
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.out_of_memory import explained, size_of
 from dual_device_strategy.replicas import compat as replica_compat
+from dual_device_strategy.replicas.boxes import unsealed
 
 
 class ReplicaBatches(compat.CompositeTensor):
@@ -180,9 +180,9 @@ class ReplicaIterator(SavedIterator, compat.DistributedIterator):
             self._input_workers,
             self._element_spec,
             self._strategy,
-            self._options,
-            self._cardinality,
-            self._enable_get_next_as_optional,
+            options=self._options,
+            cardinality=self._cardinality,
+            enable_get_next_as_optional=self._enable_get_next_as_optional,
         ).over(self._iterators[0]._type_spec)
 
 

@@ -13,14 +13,17 @@ from dual_device_strategy.devices.several import device_lists
 from dual_device_strategy.front_end import FrontEnd
 from dual_device_strategy.out_of_memory import explained, size_of
 from dual_device_strategy.replicas import compat as replica_compat
+from dual_device_strategy.replicas import pieces
 from dual_device_strategy.replicas.dataset import ReplicaDataset
 from dual_device_strategy.replicas.from_function import ReplicaDatasetFromFunction
 from dual_device_strategy.replicas.front_end_alone import FrontEndAlone, has_state
-from dual_device_strategy.replicas.pieces import Cut, full_batch_size, of_piece, rows_as_tensorflow
+from dual_device_strategy.replicas.pieces import Cut, full_batch_size, rows_as_tensorflow
 from dual_device_strategy.replicas.plans import Plan, Roles
 from dual_device_strategy.replicas.share_tuning import ShareChoice, ShareTuning
 from dual_device_strategy.replicas.shares import AUTO, RowWeights, checked, refuse_too_few_rows
 from dual_device_strategy.staged_input import StagedInput, check_options, check_slots
+
+_NOT_SPLIT = "a whole dataset is not split; use distribute_datasets_from_function, or PER_WORKER"
 
 
 class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
@@ -188,7 +191,7 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
         """
         means = reduce_op in ("MEAN", tf.distribute.ReduceOp.MEAN) and axis is None
         if self.extended.shares and means and tf.executing_eagerly():
-            value = tf.nest.map_structure(_rows_of_all, value)
+            value = tf.nest.map_structure(pieces.rows_of_all, value)
         return super().reduce(reduce_op, value, axis)
 
     def run(self, fn, args=(), kwargs=None, options=None):
@@ -282,23 +285,13 @@ class MirroredSplitExtended(StagedInput, replica_compat.MirroredExtended):
         front_ends = []
         for count in rows:
             with self.row_weights.of_piece(count, replicas=len(rows), of=sum(rows)):
-                front_ends.append(of_piece(dataset, count, self.data_device))
+                front_ends.append(pieces.of_piece(dataset, count, self.data_device))
         return front_ends
 
     def _experimental_distribute_dataset(self, dataset, options):
-        check_options(options, whole_dataset=True)
+        check_options(options, _NOT_SPLIT)
         return ReplicaDataset(self._container_strategy(), dataset, options)
 
     def _distribute_datasets_from_function(self, dataset_fn, options):
-        check_options(options, whole_dataset=False)
+        check_options(options, None)
         return ReplicaDatasetFromFunction(self._container_strategy(), dataset_fn, options)
-
-
-def _rows_of_all(value):
-    if not isinstance(value, tf.distribute.DistributedValues):
-        return value
-    pieces = value.values
-    if not all(isinstance(piece, tf.Tensor) and piece.shape.rank for piece in pieces):
-        return value
-    rows = min(piece.shape[0] for piece in pieces)
-    return replica_compat.per_replica([piece[:rows] for piece in pieces])

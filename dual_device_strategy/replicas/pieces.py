@@ -140,6 +140,17 @@ def of_piece(dataset: tf.data.Dataset, rows: int, data_device: str) -> FrontEnd:
     return front_end
 
 
+def rows_of_all(value):
+    """The pieces in `value`, each with as many rows as the shortest of them has."""
+    if not isinstance(value, tf.distribute.DistributedValues):
+        return value
+    pieces = value.values
+    if not all(isinstance(piece, tf.Tensor) and piece.shape.rank for piece in pieces):
+        return value
+    rows = min(piece.shape[0] for piece in pieces)
+    return replica_compat.per_replica([piece[:rows] for piece in pieces])
+
+
 def _rows(tensor):
     """The number of rows, an int if it is known; a number on a GPU would have to be waited for."""
     static = tensor.shape[0] if tensor.shape.rank else None

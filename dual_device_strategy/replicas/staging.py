@@ -3,7 +3,7 @@
     dataset                     a tf.data pipeline on the host
     Dealer on the host          several data devices take whole batches in turns
     Hop to a data device        PREPARING: the front end over the whole batch, and the cut
-    Hop to the host             the handles of a box for each piece
+    Hop to the host             the names of the lanes in which its pieces wait
     in turns, on the host       the data devices' batches in their order again
     ParallelMap on the host     READY: two batches at once, each piece to its replica's device
     iterator on the host        sealed handles; each replica's device opens its own box
@@ -19,25 +19,17 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
-from dual_device_strategy.boxes import HANDLE, boxed, sealed
-from dual_device_strategy.checkpoints.front_end_state import FrontEndState
-from dual_device_strategy.checkpoints.iterator_record import IteratorRecord, IteratorRecorder
-from dual_device_strategy.copies import AT_ONCE, copier
+from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
+from dual_device_strategy.copies import AT_ONCE
 from dual_device_strategy.front_end import FrontEnd
-from dual_device_strategy.hop import (
-    Hop,
-    component_specs,
-    get_next,
-    hop_options,
-    name_tensor,
-    trace,
-)
-from dual_device_strategy.host_part import HostPart
-from dual_device_strategy.out_of_memory import PREPARING, READY, scope_name
+from dual_device_strategy.hop import Hop, component_specs, hop_options, name_tensor, trace
+from dual_device_strategy.lanes import NAME, Lanes
+from dual_device_strategy.out_of_memory import READY, scope_name
+from dual_device_strategy.preparing import Preparing
 from dual_device_strategy.replicas import compat as replica_compat
+from dual_device_strategy.replicas.boxes import boxed, sealed
 from dual_device_strategy.replicas.pieces import Cut
-from dual_device_strategy.slot_tuning import MOST
-from dual_device_strategy.staging import next_number
+from dual_device_strategy.staging import places_for
 
 _SEAL = tf.TensorSpec([], tf.variant)
 
@@ -70,91 +62,52 @@ class ReplicaStaging:
         `at_targets` the data device is the host, and each replica's device prepares its piece with
         its own function; `front_end_spec` is then the type of the host's batches.
         """
-        self.number = next_number()
-        self.host_spec = host_spec
         self._host = compat.host_of(data_devices[0])
-        self.warm_up = warm_up
         prepared_slots, self.ready_slots = slots
-        places = 1 + sum(slots) + (MOST if slots_change else 0)  # one more than can be waiting
-        self._front_end_state = begin = None
-        written = front_end.written if front_end and len(data_devices) == 1 else []
-        if written:
-            self._front_end_state = FrontEndState(written, data_devices[0], places)
-            begin = self._front_end_state.begin
-            front_end = self._front_end_state.recorded(front_end)
         specs = component_specs(front_end_spec)
         pieces = component_specs(tf.nest.map_structure(compat.of_any_batch_size, front_end_spec))
 
         def cut_up(flat):
             return [tensor for piece in cut.pieces(flat, front_end_spec) for tensor in piece]
 
-        def box(flat):
-            flat = cut_up(flat) if on_host else flat
-            return [boxed(flat[at : at + len(pieces)]) for at in range(0, len(flat), len(pieces))]
-
-        on_host = data_devices[0] == self._host
-        self.host = HostPart(
+        self._lanes = [
+            Lanes(pieces, device, AT_ONCE + prepared_slots, len(targets)) for device in data_devices
+        ]
+        self._preparing = Preparing(
             host_spec,
-            self._host,
-            (targets if on_host else data_devices)[0],
-            slots=prepared_slots if on_host else 0,
+            front_end,
+            made_spec=front_end_spec,
+            specs=specs,
+            devices=data_devices,
+            reader=targets[0],
+            slots=prepared_slots,
+            places=places_for(slots, slots_change),
+            lanes=self._lanes,
+            cut=cut_up,
             counts=counts,
-            options=host_options,
+            warm_up=warm_up,
+            host_options=host_options,
+            captured_by=captured_by,
+            noted=noted,
+            saves_front_end=len(data_devices) == 1,
         )
-        self.recorder = IteratorRecorder(
-            self.host.made_spec,
-            self._host,
-            places,
-            options=host_options,
-            front_end=self._front_end_state,
-        )
-        get_host_next = noted(self.host.get_next) if noted else self.host.get_next
-        self._prepare = [
-            Hop(
-                host_spec,
-                self._host,
-                device,
-                scope=scope_name(PREPARING, specs),
-                slots=prepared_slots,
-                transform=lambda flat, *notes: cut_up(
-                    front_end(flat, *notes) if front_end else flat
-                ),
-                element_spec=pieces * len(targets),
-                get_next=get_host_next,
-                failed=counts.note_end if warm_up else None,
-                warm_up=warm_up,
-                captured=captured_by(device),
-                begin=begin,
-            )
-            for device in data_devices
-            if not on_host
-        ]
+        self.number, self.recorder = self._preparing.number, self._preparing.recorder
+        self.host_spec, self.host = host_spec, self._preparing.host
         scope = scope_name(READY, specs)
-        self._handles, self._seals = (HANDLE,) * len(targets), (_SEAL,) * len(targets)
-        self._boxes = [
-            Hop(
-                front_end_spec if on_host else pieces * len(targets),
-                device,
-                self._host,
-                scope=scope,
-                at_source=box,
-                moved_spec=self._handles,
-                get_next=get_host_next if on_host else get_next,
-            )
-            for device in data_devices
-        ]
-        self._copy = self._traced_copy(data_devices, targets, at_targets, pieces, scope, counts)
+        self._names, self._seals = (NAME,) * len(targets), (_SEAL,) * len(targets)
+        self._named = [Hop(self._names, device, self._host, scope=scope) for device in data_devices]
+        self._copy = self._traced_copy(
+            data_devices, targets, at_targets=at_targets, scope=scope, counts=counts
+        )
 
-    def _traced_copy(self, data_devices, targets, at_targets, specs, scope, counts):
+    def _traced_copy(self, data_devices, targets, *, at_targets, scope, counts):
         copiers = [
-            copier(device, specs, scope, transform=transform)
+            _copier(device, self._lanes[0], scope, transform)
             for device, transform in zip(targets, at_targets or [None] * len(targets), strict=True)
         ]
 
-        def copy(source_name, *handles):
-            moved = [
-                copy(handle, source_name) for copy, handle in zip(copiers, handles, strict=True)
-            ]
+        def copy(source_name, *names):
+            moved = [copy(name, source_name) for copy, name in zip(copiers, names, strict=True)]
             if counts:
                 with tf.control_dependencies(moved):
                     counts.count_arrival()
@@ -162,18 +115,27 @@ class ReplicaStaging:
 
         if len(data_devices) == 1:
             name = name_tensor(data_devices[0])
-            return trace(lambda *handles: copy(name, *handles), *self._handles)
+            return trace(lambda *names: copy(name, *names), *self._names)
         # Each batch carries the name of the device that prepared it, where the copy is called.
         self._tags = [self._traced_tag(name_tensor(device)) for device in data_devices]
-        return trace(copy, tf.TensorSpec([], tf.string), *self._handles)
+        return trace(copy, NAME, *self._names)
 
-    def _traced_tag(self, name):
-        return trace(lambda *handles: [tf.identity(name), *handles], *self._handles)
+    def _traced_tag(self, device):
+        return trace(lambda *names: [tf.identity(device), *names], *self._names)
+
+    @property
+    def warm_up(self) -> bool:
+        """Whether new iterators fill their slots before the first batch is asked for."""
+        return self._preparing.warm_up
+
+    @warm_up.setter
+    def warm_up(self, warm_up: bool):
+        self._preparing.warm_up = warm_up
 
     @property
     def can_be_saved(self) -> bool:
         """Whether it is known which batches the loop has consumed; only with one data device."""
-        return len(self._boxes) == 1
+        return len(self._lanes) == 1
 
     def iterator_over(
         self,
@@ -186,32 +148,21 @@ class ReplicaStaging:
         `record` collects what a checkpoint of the iterator needs.  If `again` is an iterator of
         this staging, it begins anew over `host`, and no other is made.
         """
-        prepared = replica_compat.dealt(self.host.of(host), len(self._boxes), self._host)
-        notes = []
-        if self._front_end_state:
-            notes = [self._front_end_state.new_shelf(record.given_values() if record else None)]
-        if record:
-            prepared = [record.followed(prepared[0], *notes)]
+        hosts = replica_compat.dealt(self.host.of(host), len(self._lanes), self._host)
         warm_up = self.warm_up and again is None  # a restore may not be over
-        for hop in self._prepare:
-            hop.warm_up = warm_up
-        if self._prepare:
-            prepared = [
-                hop.iterator_over(each, *notes)
-                for hop, each in zip(self._prepare, prepared, strict=True)
-            ]
+        prepared = self._preparing.iterators_over(hosts, record, warm_up)
         with tf.device(self._host):
-            boxes = [
-                hop.dataset_over(each) for hop, each in zip(self._boxes, prepared, strict=True)
+            names = [
+                hop.dataset_over(each) for hop, each in zip(self._named, prepared, strict=True)
             ]
-            seals = self._copied(boxes[0] if len(boxes) == 1 else self._in_turns(boxes))
+            seals = self._copied(names[0] if len(names) == 1 else self._in_turns(names))
             seals = seals.with_options(hop_options(warm_up))
             return compat.made_again(again, seals) if again else iter(seals)
 
-    def _copied(self, boxes: tf.Tensor) -> tf.data.Dataset:
+    def _copied(self, names: tf.Tensor) -> tf.data.Dataset:
         """The dataset that holds the READY batches, copied or on their way."""
         settings = {
-            "input_dataset": boxes,
+            "input_dataset": names,
             "other_arguments": self._copy.captured_inputs,
             "f": self._copy,
             "output_types": [tf.variant] * len(self._seals),
@@ -226,20 +177,55 @@ class ReplicaStaging:
         seals = compat.dataset_of(variant, self._seals)
         return seals.prefetch(self.ready_slots - copies) if self.ready_slots > copies else seals
 
-    def _in_turns(self, boxes: list[tf.Tensor]) -> tf.Tensor:
+    def _in_turns(self, names: list[tf.Tensor]) -> tf.Tensor:
         """The data devices' batches in the order in which the host dealt them out."""
-        types = [tf.string, *[tf.resource] * len(self._handles)]
+        types = [tf.string] * (1 + len(self._names))
         kinds = {"output_types": types, "output_shapes": [[]] * len(types)}
         tagged = [
             tf.raw_ops.MapDataset(
                 input_dataset=each, other_arguments=tag.captured_inputs, f=tag, **kinds
             )
-            for each, tag in zip(boxes, self._tags, strict=True)
+            for each, tag in zip(names, self._tags, strict=True)
         ]
-        turns = tf.data.Dataset.range(len(boxes)).repeat()
+        turns = tf.data.Dataset.range(len(names)).repeat()
         return tf.raw_ops.DirectedInterleaveDataset(
             selector_input_dataset=compat.variant_of(turns),
             data_input_datasets=tagged,
             stop_on_empty_dataset=True,
             **kinds,
         )
+
+
+def _copier(
+    device: str, lanes: Lanes, scope: str, transform: Callable | None
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """What copies what is in a lane to `device`, into a box there.
+
+    It takes the names of the lane and of its device, and returns the handle of the box.  With
+    `transform`, a function over lists of flat tensors, the box has what that makes on `device`.
+    """
+    there, types = name_tensor(device), [each.dtype for each in lanes.specs]
+
+    def copy_here(name, source_name):
+        with tf.name_scope(scope):
+            flat = tf.raw_ops.RemoteCall(
+                target=source_name, args=[name], Tout=types, f=lanes.contents
+            )
+            if transform:
+                for tensor, spec in zip(flat, lanes.specs, strict=True):
+                    tensor.set_shape(spec.shape)
+                flat = transform(flat)
+            return boxed(flat)
+
+    copy_there = trace(copy_here, NAME, NAME)
+
+    def copy(name, source_name):
+        (moved,) = tf.raw_ops.RemoteCall(
+            target=there,
+            args=[name, source_name, *copy_there.captured_inputs],
+            Tout=[tf.resource],
+            f=copy_there,
+        )
+        return moved
+
+    return copy

@@ -57,7 +57,7 @@ class Contender:
             if count == 10:
                 begin = time.perf_counter()
         loss.numpy()
-        self.chosen.append(self.strategy.extended.slots_in_use)
+        self.chosen.append(self.strategy.extended.running_input.slots)
         self.epochs.append(1e3 * (time.perf_counter() - begin) / (count - 10))
 
 

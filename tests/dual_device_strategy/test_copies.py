@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from dual_device_strategy import (
     DataModelSplitStrategy,
+    MirroredDataModelSplitStrategy,
     compat,
     emulation,
     on_data_device,
@@ -49,7 +50,7 @@ def test_a_dataset_shorter_than_the_slots_ends(length, warm_up):
 
 def test_warm_up_fills_the_ready_slots_before_the_first_batch_is_handed_out():
     strategy = DataModelSplitStrategy("GPU:1", "GPU:0", slots=5, warm_up=True)
-    strategy.extended.counts_arrivals = True
+    strategy.extended.running_input.counts_arrivals = True
     iterator = iter(strategy.experimental_distribute_dataset(tf.data.Dataset.range(9)))
     assert iterator.arrivals() == 3
     assert [int(x) for x in iterator] == list(range(9))
@@ -134,14 +135,17 @@ def live_on_both():
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_abandoned_iterators_leave_no_batch_behind(strategy, full):
+@pytest.mark.parametrize("replicas", [False, True])
+def test_abandoned_iterators_leave_no_batch_behind(strategy, full, replicas):
+    if replicas:
+        strategy = MirroredDataModelSplitStrategy(["GPU:1"], ["GPU:0"], slots=strategy.slots)
     dataset = tf.data.Dataset.range(20).map(lambda i: tf.fill([MB // 4], tf.cast(i, tf.float32)))
     distributed = strategy.experimental_distribute_dataset(dataset)
     gc.collect()  # what other tests left is not to be freed meanwhile
     before = live_on_both()
     for _ in range(5):
         iterator = iter(distributed)
-        assert float(next(iterator)[0]) == 0.0
+        assert float(strategy.experimental_local_results(next(iterator))[0][0]) == 0.0
         if full:
             assert wait_for(lambda: live_on_both() >= before + (strategy.slots - 1) * MB)
         del iterator
@@ -149,11 +153,22 @@ def test_abandoned_iterators_leave_no_batch_behind(strategy, full):
     assert wait_for(lambda: live_on_both() < before + MB // 2)
 
 
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        lambda: DataModelSplitStrategy("GPU:1", "GPU:0"),
+        lambda: MirroredDataModelSplitStrategy(["GPU:1"], ["GPU:0", "CPU:1"]),
+        lambda: MirroredDataModelSplitStrategy(["GPU:1", "CPU:1"], ["GPU:0"]),
+    ],
+    ids=["one way", "two replicas", "two data devices"],
+)
 def test_what_a_cancelled_call_would_keep_owns_no_batch(strategy):
     """TensorFlow keeps the arguments of a remote call that is cancelled before it begins."""
-    copies = strategy.experimental_distribute_dataset(tf.data.Dataset.range(3))._staging._two_copies
-    calls = [op for op in compat.ops_of(copies._copy) if op.type == "RemoteCall"]
-    assert len(calls) == 2  # to the model device, and from there to the data device
+    dataset = tf.data.Dataset.range(4).batch(2)
+    staging = strategy().experimental_distribute_dataset(dataset)._staging
+    copy = staging._two_copies._copy if hasattr(staging, "_two_copies") else staging._copy
+    calls = [op for op in compat.ops_of(copy) if op.type == "RemoteCall"]
+    assert calls
     assert {each.dtype for call in calls for each in call.inputs} == {tf.string}
 
 

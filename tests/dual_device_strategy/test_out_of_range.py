@@ -105,3 +105,37 @@ def test_abandoned_and_ended_front_ends_say_nothing(strategy, capfd):
         del iterator
         gc.collect()
     assert "finaliz" not in capfd.readouterr().err
+
+
+_DROPPED = """
+import gc, time
+import tensorflow as tf
+from dual_device_strategy import DataModelSplitStrategy, on_data_device
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
+strategy = DataModelSplitStrategy("CPU:1", "CPU:2")
+
+def slow(x):
+    turns = tf.while_loop(lambda i: i < 3000, lambda i: [i + tf.size(tf.range(9)) // 9], [0])
+    return x + tf.cast(turns[0], tf.int64)
+
+distributed = strategy.experimental_distribute_dataset(
+    tf.data.Dataset.range(100).apply(on_data_device(slow)))
+for pause in range(8):
+    iterator = iter(distributed)
+    assert int(next(iterator)) == 3000
+    time.sleep(pause / 400)
+    del iterator
+    gc.collect()
+"""
+
+
+def test_an_iterator_that_is_dropped_while_its_front_end_works_says_nothing_of_an_error(
+    run_python, tmp_path
+):
+    script = tmp_path / "dropped.py"
+    script.write_text(_DROPPED)
+    done = run_python([script], timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "OutOfRange" not in done.stderr

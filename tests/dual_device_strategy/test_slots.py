@@ -113,7 +113,7 @@ def test_slots_change_between_epochs_only_and_batches_stay_the_same():
         slots, seen = set(), []
         for batch, ms in dataset:
             seen.append(float(step(batch, ms)))
-            slots.add(strategy.extended.slots_in_use)
+            slots.add(strategy.extended.running_input.slots)
         assert seen == list(range(100))
         used.append(slots)
     assert used[0] == {4}
@@ -139,7 +139,7 @@ def test_slots_of_several_devices_change_as_those_of_a_pair(monkeypatch):
     for _ in range(2):
         seen = [float(step(*batch)[1]) for batch in dataset]
         assert seen == list(range(60))
-        used.append(strategy.extended.slots_in_use)
+        used.append(strategy.extended.running_input.slots)
     assert used == [4, 7]
     ((prepared, stepped, held_up, batches),) = noted
     assert len(prepared) and len(stepped) and 0 <= held_up <= 1 and batches == 60
@@ -156,7 +156,7 @@ def test_slots_stay_inside_the_free_memory(monkeypatch):
         for _ in range(2):
             for _ in dataset:
                 pass
-            slots.append(strategy.extended.slots_in_use)
+            slots.append(strategy.extended.running_input.slots)
         return slots
 
     assert chosen(1.5) == [2, 3]
@@ -178,7 +178,7 @@ def test_auto_on_the_host_has_four_slots():
     dataset = strategy.experimental_distribute_dataset(tf.data.Dataset.range(5))
     for _ in range(2):
         assert [int(x) for x in dataset] == list(range(5))
-    assert strategy.extended.slots_in_use == 4
+    assert strategy.extended.running_input.slots == 4
 
 
 def test_another_word_than_auto_is_refused_with_what_may_be_written():

@@ -241,7 +241,7 @@ def test_live_bytes_on_the_model_device_stay_within_the_slots(slots):
 
 def test_warm_up_fills_the_ready_slots_before_the_first_batch_is_handed_out(pair):
     strategy = DataModelSplitStrategy(*pair, slots=4, warm_up=True)
-    strategy.extended.counts_arrivals = True
+    strategy.extended.running_input.counts_arrivals = True
     iterator = iter(strategy.experimental_distribute_dataset(tf.data.Dataset.range(9)))
     assert iterator.arrivals() == 2
     assert [int(x) for x in iterator] == list(range(9))

@@ -8,14 +8,14 @@ MISTAKES = (
     # What came out of the strategy's type specs and of its end of sequence.
     Mistake(
         "a function takes the first dataset's front end for all",
-        "dual_device_strategy/distributed.py",
+        "dual_device_strategy/dataset_types.py",
         right="return type(other) is type(self) and other._identity() == self._identity()",
         wrong="return type(other) is type(self)",
         tests="tests/dual_device_strategy/test_same_results.py",
     ),
     Mistake(
         "the common type of several datasets is the first one's",
-        "dual_device_strategy/distributed.py",
+        "dual_device_strategy/dataset_types.py",
         right="return self if all(self.is_subtype_of(other) for other in others) else None",
         wrong="return self",
         tests="tests/dual_device_strategy/test_same_results.py",
@@ -23,15 +23,15 @@ MISTAKES = (
     Mistake(
         "all stages have the same number in the type",
         STRATEGY,
-        right="return self._dataset._staging.number, None if cardinality",
+        right="return self._dataset._numbers(), None if cardinality",
         wrong="return 0, None if cardinality",
         tests="tests/dual_device_strategy/test_same_results.py",
     ),
     Mistake(
         "an OutOfRange in the front end ends the epoch",
         STRATEGY,
-        right="                _refuse_mark(others[0], failed)",
-        wrong="                pass",
+        right="[_refuse_mark(mark, failed)]",
+        wrong="[]",
         tests="tests/dual_device_strategy/test_out_of_range.py",
     ),
     Mistake(
@@ -114,8 +114,8 @@ MISTAKES = (
     Mistake(
         "the last data device's batches come first",
         STRATEGY,
-        right="turns = tf.data.Dataset.range(len(boxes)).repeat()",
-        wrong="turns = tf.data.Dataset.range(len(boxes) - 1, -1, -1).repeat()",
+        right="turns = tf.data.Dataset.range(len(names)).repeat()",
+        wrong="turns = tf.data.Dataset.range(len(names) - 1, -1, -1).repeat()",
         tests="tests/dual_device_strategy/test_mirrored.py",
         keyword="at_its_place",
     ),

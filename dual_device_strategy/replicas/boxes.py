@@ -13,8 +13,6 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 
-HANDLE = tf.TensorSpec([], tf.resource)
-
 
 def boxed(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     """The handle of a new box with `tensors`, on the device of the function that calls this."""

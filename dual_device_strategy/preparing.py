@@ -1,0 +1,152 @@
+"""The PREPARING slot: from the host to the data devices, and through the front end there.
+
+    dataset            a tf.data pipeline on the data devices' host
+    pinning            to memory that a GPU reads by itself, see `pinned.py`
+    record             what a checkpoint of the iterator needs
+    hop, data device   copied to the data device and through the front end
+    lanes              where the batch waits for its copy, see `lanes.py`
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.batch_counts import BatchCounts
+from dual_device_strategy.checkpoints.front_end_state import FrontEndState
+from dual_device_strategy.checkpoints.iterator_record import IteratorRecord, IteratorRecorder
+from dual_device_strategy.front_end import FrontEnd
+from dual_device_strategy.hop import Hop
+from dual_device_strategy.host_part import HostPart
+from dual_device_strategy.lanes import NAME, Lanes
+from dual_device_strategy.out_of_memory import PREPARING, scope_name
+
+_numbers = itertools.count()
+
+
+class Preparing:
+    """Prepares the batches of one distributed dataset; several data devices take them in turns.
+
+    What it traces is used for every iterator.  Its iterators hand out what `front_end` makes, of
+    `made_spec`.  With `lanes`, one object for each data device, they hand out the names of lanes
+    in which is what `apart` makes of that.  Without, batches of a data device that is the host
+    itself are left in the host's iterator, which only `get_next` may draw from.
+
+    Args:
+      reader: the device that reads the batches of a data device that is the host itself.
+      slots: how many batches may wait on each data device.
+      places: how many batches a checkpoint may have to keep.
+      cut: what comes after the front end in the same function.
+      captured_by: what says what the front end on a data device uses in the place of a tensor
+        that it captured.
+      noted: makes what gets the host's batches, of what would.
+      saves_front_end: whether variables that the front end writes to are in checkpoints.
+    """
+
+    def __init__(
+        self,
+        host_spec,
+        front_end: Callable | None,
+        *,
+        made_spec,
+        specs: Sequence[tf.TensorSpec],
+        devices: Sequence[str],
+        reader: str,
+        slots: int,
+        places: int,
+        lanes: Sequence[Lanes] = (),
+        apart: Callable | None = None,
+        cut: Callable | None = None,
+        counts: BatchCounts | None = None,
+        warm_up: bool = False,
+        host_options: tf.data.Options | None = None,
+        captured_by: Callable[[str], Callable | None] = lambda device: None,
+        noted: Callable | None = None,
+        saves_front_end: bool = True,
+    ):
+        self.number = next(_numbers)  # an id() comes back after the object is gone
+        self.warm_up = warm_up
+        host = compat.host_of(devices[0])
+        on_host = devices[0] == host
+        hops = not on_host or warm_up or bool(lanes)
+        self.host = HostPart(
+            host_spec,
+            host,
+            reader if on_host else devices[0],
+            slots=0 if hops else slots,
+            counts=counts,
+            options=host_options,
+        )
+        self._lanes, self._hops, self._state = lanes, [], None
+        self.get_next = noted(self.host.get_next) if noted else self.host.get_next
+        can_be_kept = hops and saves_front_end and isinstance(front_end, FrontEnd)
+        if can_be_kept and front_end.written:
+            self._state = FrontEndState(front_end.written, devices[0], places)
+            front_end = self._state.recorded(front_end)
+        self.recorder = IteratorRecorder(
+            self.host.made_spec,
+            host,
+            places=places,
+            options=host_options,
+            front_end=self._state,
+        )
+        shelves = 1 if self._state else 0  # a note of the iterator, before that of its lanes
+
+        def transform(flat, *notes):
+            made = front_end(flat, *notes[:shelves]) if front_end else flat
+            return cut(made) if cut else made
+
+        for place, device in enumerate(devices if hops else []):
+            put = None
+            if lanes:
+                put = lambda flat, *notes, to=lanes[place]: to.put(  # noqa: E731
+                    notes[-1], apart(flat) if apart else flat
+                )
+            self._hops.append(
+                Hop(
+                    host_spec,
+                    host,
+                    device,
+                    scope=scope_name(PREPARING, specs),
+                    slots=slots,
+                    transform=transform if front_end or cut else None,
+                    element_spec=(NAME,) * lanes[place].takers if lanes else made_spec,
+                    get_next=self.get_next,
+                    failed=counts.note_end if warm_up else None,
+                    warm_up=warm_up,
+                    captured=captured_by(device),
+                    begin=self._begin if self._state else None,
+                    finish=put,
+                    notes=shelves + (1 if lanes else 0),
+                )
+            )
+
+    @property
+    def makes(self) -> bool:
+        """Whether its iterators are its own, and not the host's."""
+        return bool(self._hops)
+
+    def _begin(self, shelf, *others):
+        self._state.begin(shelf)
+
+    def iterators_over(
+        self, hosts: Sequence[tf.data.Iterator], record: IteratorRecord | None, warm_up: bool
+    ) -> list[tf.data.Iterator]:
+        """An iterator on each data device, from iterators over what `host.of` returned.
+
+        `record` is told what a checkpoint of the iterator needs; then there is one data device.
+        """
+        notes = []
+        if self._state:
+            notes = [self._state.new_shelf(record.given_values() if record else None)]
+        if record:
+            hosts = [record.followed(hosts[0], *notes)]
+        if not self._hops:
+            return list(hosts)
+        iterators = []
+        for place, (hop, host) in enumerate(zip(self._hops, hosts, strict=True)):
+            hop.warm_up = warm_up
+            new_lanes = [self._lanes[place].new()] if self._lanes else []
+            iterators.append(hop.iterator_over(host, *notes, *new_lanes))
+        return iterators
