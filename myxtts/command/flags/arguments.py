@@ -16,10 +16,10 @@ from myxtts.command.flags.table import described
 
 INTRODUCTION = """Trains a voice: tokenizer, GPT and vocoder, one after the other, in one run.
 
-  python train.py                              speech is made, ten minutes of training
+  python train.py                              makes speech and trains on it for ten minutes
   python train.py --train_data=DIR             a corpus of your own
   python train.py --flagfile=FILE              flags from a file, one a line
-  python train.py --helpfull                   every flag there is, those of logging too
+  python train.py --helpfull                   all flags, including those of logging
 
 The same command continues a run that was stopped."""
 

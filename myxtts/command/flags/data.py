@@ -145,7 +145,8 @@ TEXT = (
     Flag(
         "phonemes", "switch", None,
         "Have espeak-ng write the texts as phonemes first.",
-        when="For languages whose spelling says little, such as Persian, or for little data.",
+        when="For languages whose spelling says little about their sound, or for little data; not "
+        "for Persian, where espeak-ng leaves out the ezafe.",
         sets="text.phonemes", chosen="on for the embedded corpus, else off",
     ),
     Flag(
@@ -217,7 +218,7 @@ AUGMENTATION = (
     ),
     Flag(
         "noise_snr_db", "pair", AugmentConfig.noise_snr_db,
-        "How far that noise lies below the voice, in dB.",
+        "Level of that noise below the voice, in dB.",
         when="Lower numbers are more noise.",
         sets="augment.noise_snr_db", unit="LOW,HIGH",
     ),
@@ -229,7 +230,7 @@ AUGMENTATION = (
     ),
     Flag(
         "gain_db", "pair", AugmentConfig.gain_db,
-        "By how much, in dB.",
+        "Range of those changes of level, in dB.",
         sets="augment.gain_db", unit="LOW,HIGH",
     ),
     Flag(

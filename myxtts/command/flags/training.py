@@ -68,7 +68,7 @@ FINE_TUNING = (
     Flag(
         "add_language_tokens", "whole", TOKENS,
         "The most tokens that --add_language may learn.",
-        when="Others found 2,000 best of 2,000 to 5,000.",
+        when="Others found 2,000 the best of 2,000 to 5,000.",
         least=0,
     ),
     Flag(
@@ -91,14 +91,13 @@ FINE_TUNING = (
     ),
     Flag(
         "left_out", LEFT_OUT, Objective.left_out,
-        "Codes that are not targets because the crop of the same clip gives them away: a stretch "
-        "of a batch's last row, as published; the heard codes of every row; or none.",
+        "Codes that are not targets because the crop of the same clip contains them: a stretch "
+        "of a batch's last row, as published; those of every row; or none.",
         sets="objective.left_out",
     ),
     Flag(
         "padding", PADDINGS, Objective.padding,
-        "What the networks hear after the end of a clip or crop: silence, as published, or its "
-        "mirror image.",
+        "What follows a clip or crop, and is not masked: silence, as published, or its mirror image.",
         when="mirrored if clips are shorter than 3 s.",
         sets="objective.padding",
     ),
@@ -115,13 +114,13 @@ FINE_TUNING = (
     Flag(
         "segment_hops", "whole", SoundObjective.segment_hops,
         "Hops of 256 samples that the HiFi-GAN's training cuts out of each clip.",
-        when="Lower it where --stage=vocoder runs out of memory.",
+        when="Lower it if --stage=vocoder runs out of memory.",
         sets="sound.segment_hops", unit="HOPS",
     ),
     Flag(
         "critic_width", "whole", SoundObjective.critic_width,
         "Channels of the first layers of the HiFi-GAN's discriminators; published: 32.",
-        when="16 where --stage=vocoder runs out of memory.",
+        when="16 if --stage=vocoder runs out of memory.",
         sets="sound.critic_width", unit="CHANNELS",
     ),
     Flag(
@@ -185,7 +184,7 @@ def optimisation() -> tuple[Flag, ...]:
         Flag(
             "lr", "number", None,
             "Peak learning rate of every stage without one of its own.",
-            when="A tenth for fine-tuning; less where the loss jumps about.",
+            when="A tenth for fine-tuning; less if the loss jumps about.",
             sets="stages.learning_rate", unit="RATE",
             chosen=f"{_by_stage('learning_rate')}; less for larger sizes",
         ),
