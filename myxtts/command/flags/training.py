@@ -97,7 +97,7 @@ FINE_TUNING = (
     ),
     Flag(
         "padding", PADDINGS, Objective.padding,
-        "What follows a clip or crop, and is not masked: silence, as published, or its mirror image.",
+        "What follows a clip or crop, unmasked: silence, as published, or its mirror image.",
         when="mirrored if clips are shorter than 3 s.",
         sets="objective.padding",
     ),
