@@ -48,11 +48,9 @@ class Monitor:
     The results of Keras's function pass through GPU:0, TensorFlow's default device.  If that is
     the data device, reading them waits for the front end, and counts as the step's time.
 
-    A GPU's utilisation only says that some kernel ran; judge by the wait share.
-
-    The first steps, which trace, and the first step of each later epoch, which fills the slots,
-    are reported separately.  Other strategies have no slots to count.  Several data
-    devices or model devices are all watched, as "data 0", "data 1", "model 0" and so on.
+    A GPU's utilisation only says that some kernel ran; judge by the wait share.  The first steps,
+    which trace, and the first step of each later epoch, which fills the slots, are reported
+    separately.  Several devices of a kind are all watched, as "data 0", "data 1" and so on.
 
     Args:
       strategy: the strategy of the run; None for the one in scope.
