@@ -115,7 +115,7 @@ class Preparing:
                     get_next=self.get_next,
                     failed=counts.note_end if warm_up else None,
                     warm_up=warm_up,
-                    captured=captured_by(device),
+                    captured=captured_by(device) if front_end else None,
                     begin=self._begin if self._state else None,
                     finish=put,
                     notes=shelves + (1 if lanes else 0),
