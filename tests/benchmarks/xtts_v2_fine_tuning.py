@@ -257,9 +257,9 @@ def main(_) -> None:
         make_base(place, old, say)
     base, steps = base_of(base_place), given.tune_steps
     start = start_of(base)
-    every = {"tokenizer": (1e-4, steps), "gpt": (1e-4, steps), "vocoder": (5e-4, steps)}
-    tuned(place / "all", start, new, {"gpt": (1e-4, steps)})
-    tuned(place / "adapters", start, new, {"gpt": (1e-3, steps)}, rank=8)
+    every = {"tokenizer": (1e-4, steps), "gpt": (5e-5, steps), "vocoder": (5e-4, steps)}
+    tuned(place / "all", start, new, {"gpt": (5e-5, steps)})
+    tuned(place / "adapters", start, new, {"gpt": (5e-4, steps)}, rank=8)
     tuned(place / "every", start, new, every)
     say("fine-tuned")
     listener, before = Listener(judges, old, new), None

@@ -72,7 +72,7 @@ def main(_) -> None:
     rows = [("before", base)]
     for number, (name, objective) in enumerate(_OPTIONS.items()):
         run = place / f"stop{number}"
-        tuned(run, start_of(base), new, {"gpt": (1e-4, given.steps)}, **objective)
+        tuned(run, start_of(base), new, {"gpt": (5e-5, given.steps)}, **objective)
         rows.append((name, Path(f"{run}-export")))
     for name, directory in rows:
         found = going_on(directory, texts, reference, given.draws)

@@ -23,7 +23,7 @@ from myxtts.xtts_v2.sizes import CODE_RATE, CODE_SAMPLES
 # Fitted: numbers that are alive on the data device at once (`tests/benchmarks/memory.py`).
 _MELS = 13.0  # by sample at 22,050 Hz, where only mels for the DVAE are made
 _SOUND = 6.0  # by sample, where codes and references are made as well
-_SPECTRUM = 4.0  # by sample and 256 / hop of a spectrogram's frames, in float64
+_SPECTRUM = 3.8  # by sample and 256 / hop of a spectrogram's frames, in float64
 _DVAE = 12.0  # by code and inner width
 
 

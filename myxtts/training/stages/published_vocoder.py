@@ -26,7 +26,7 @@ _HEARD = AudioConfig(sample_rate=SAMPLE_RATE, f_max=SAMPLE_RATE / 2, power=1.0)
 # Fitted: tensors that are alive at the fullest moment of a step (`tests/benchmarks/memory.py`).
 _CONVOLUTIONS = 7.0  # by sample of a segment and width
 _SPECTRA = 20.0  # by sample of a segment
-_CRITICS = 62.0  # by sample and critic_width
+_CRITICS = 176.0  # by sample and critic_width
 _READING = 8.0  # by position and width, on the data device
 _SCORES = 2.0  # by head and pair of positions, on the data device
 _HOPS = 3.0  # by hop and width, on the data device
