@@ -1,9 +1,9 @@
 """Executes a notebook without Jupyter: python -m tests.notebooks NOTEBOOK [--write]
 
 Cells run in this process and in its directory: Python as it stands, lines that begin with ! as
-shell commands in which {name} is a variable of the notebook. What the last line of a cell comes to
-is shown if it has a `_repr_html_`. With --write the outputs go into the notebook, without this
-machine's paths.
+shell commands in which {name} is a variable of the notebook; a caller may run those itself. What
+the last line of a cell comes to is shown if it has a `_repr_html_`. With --write the outputs go
+into the notebook, without this machine's paths.
 """
 
 import ast
@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -22,23 +23,33 @@ class CellFailed(Exception):
     """A command ended with another exit code than 0."""
 
 
-def executed(notebook: dict) -> dict:
+def in_bash(command: str) -> tuple[int, str]:
+    """Exit code and output."""
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    return done.returncode, done.stdout.decode()
+
+
+def executed(notebook: dict, run: Callable[[str], tuple[int, str]] = in_bash) -> dict:
     """The notebook with the outputs of its cells; raises what a cell raises."""
     variables: dict = {"__name__": "__main__"}
     cells = []
     for number, cell in enumerate(notebook["cells"]):
         if cell["cell_type"] == "code":
-            outputs = _outputs("".join(cell["source"]), variables)
+            outputs = _outputs("".join(cell["source"]), variables, run)
             cell = {**cell, "execution_count": number, "outputs": outputs}
         cells.append(cell)
     return {**notebook, "cells": cells}
 
 
-def _outputs(source: str, variables: dict) -> list[dict]:
+def _outputs(source: str, variables: dict, run) -> list[dict]:
     text, value = io.StringIO(), None
     for kind, part in _parts(source):
         if kind == "shell":
-            text.write(_shell(part.format_map(variables)))
+            text.write(_shell(part.format_map(variables), run))
             continue
         with redirect_stdout(text):
             tree = ast.parse(part)
@@ -63,17 +74,13 @@ def _parts(source: str) -> list[tuple[str, str]]:
     return [(kind, part) for kind, part in zip(kinds, parts, strict=False) if part.strip()]
 
 
-def _shell(command: str) -> str:
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+def _shell(command: str, run) -> str:
+    code, output = run(command)
     # Of a progress bar the last state; nothing of TensorFlow's own start.
-    lines = [line.rpartition("\r")[2].rstrip() for line in done.stdout.decode().split("\n")]
+    lines = [line.rpartition("\r")[2].rstrip() for line in output.split("\n")]
     shown = "\n".join(line for line in lines if not _START_UP.match(line)).strip()
-    if done.returncode:
-        raise CellFailed(f"{command}\nended with exit code {done.returncode}:\n{shown[-3000:]}")
+    if code:
+        raise CellFailed(f"{command}\nended with exit code {code}:\n{shown[-3000:]}")
     return f"{shown}\n" if shown else ""
 
 

@@ -26,7 +26,7 @@ DOCUMENTS = {
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 }
 SMALL = (
-    "--model_config=tests/tiny_networks.json --max_steps=2 --batch_size=4 --evaluation_clips=4 "
+    "--model_config=tests/tiny_networks.json --max_steps=2 --batch_size=4 --evaluation_clips=2 "
     "--embedded_minutes=1 --embedded_voices=2 --embedded_languages=en,fa --max_text_length=80 "
     "--validation_share=0.3 --stage=tokenizer"
 )

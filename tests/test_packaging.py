@@ -59,7 +59,7 @@ def test_a_wheel_trains_outside_the_repository_and_says_how_to_go_on(
         [
             "-m", "myxtts", "train", f"--train_data={spoken_directory}", "--stage=tokenizer",
             f"--model_config={ROOT}/tests/tiny_networks.json", "--batch_size=4", "--max_steps=2",
-            "--steps_per_call=1", "--checkpoint_dir=run",
+            "--steps_per_call=1", "--evaluation_clips=2", "--checkpoint_dir=run",
         ],
         cwd=tmp_path, PYTHONPATH=str(installed), timeout=300,
     )  # fmt: skip
