@@ -56,7 +56,7 @@ def run_commands(run_python):
     Takes {name: flags}, returns {name: (exit code, stdout, stderr)}.
     """
 
-    def run(command, commands, folder, timeout=240):
+    def run(command, commands, folder, timeout=600):
         arguments = ["-c", _RUN_COMMANDS, command, json.dumps(commands)]
         done = run_python(arguments, timeout=timeout, cwd=folder)
         assert done.stdout, done.stderr
@@ -91,7 +91,7 @@ def chromium(tmp_path_factory):
             ],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -34,6 +34,7 @@ PEERS = {
 }
 
 
+@pytest.mark.slow
 def test_every_contender_computes_the_same_loss():
     """With real work: log spectra and a small transformer, from the same weights."""
     workload = Workload(2, 8, 8, width=16, layers=1)
