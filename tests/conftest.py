@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_configure():
+    gc.set_threshold(50_000, 20)  # tracing makes objects by the million, hardly any of them garbage
     emulation.start(gpus=2, memory_mb=1024)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 6)
@@ -72,7 +73,7 @@ def run_python(processes):
     importing them takes `fresh=True`: a new interpreter, 4 seconds.
     """
 
-    def run(code, *, timeout=240, cwd=None, fresh=False, **environment):
+    def run(code, *, timeout=600, cwd=None, fresh=False, **environment):
         arguments = ["-c", code] if isinstance(code, str) else [str(a) for a in code]
         settings = {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT), **environment}
         env = {**os.environ, **settings}

@@ -41,6 +41,8 @@ def _job(read_line, line):
     return with_added_language(read.job, clips), clips
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_samples")
 def test_a_language_is_learnt_from_its_clips_and_trained_beside_adapters(
     read_line, command, start_directory, tmp_path, caplog
 ):

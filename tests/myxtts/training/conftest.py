@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -9,6 +10,7 @@ import tensorflow as tf
 from myxtts.config import BatchConfig, PrepareConfig, TextConfig
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.prepare import Source, prepare
+from myxtts.export import export_published
 from myxtts.model.config import (
     ConditioningConfig,
     GptConfig,
@@ -19,8 +21,11 @@ from myxtts.model.config import (
 )
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.config import StageConfig, TrainConfig
+from myxtts.training.loop import Loop
 from myxtts.training.stages import STAGES
+from myxtts.training.start import start_of
 from myxtts.training.trainer import Trainer
+from tests.myxtts.training.fine_tuning import ALL, deterministic_ops, trainer
 from tests.myxtts.training.toy_stage import Toy
 from tests.published_start import make_start
 
@@ -123,6 +128,29 @@ def clips(prepared_at_24k):
     corpus = Corpus.load(prepared_at_24k)
     english = [i for i in corpus.samples.argsort(kind="stable") if corpus.language_of(i) == "en"]
     return corpus.subset(english[:10]), corpus.subset(english[10:14])
+
+
+@pytest.fixture(scope="session")
+def all_tuned(start_directory, clips, tmp_path_factory):
+    """A run of all stages from the published directory, six steps each: the `run`, the `results`
+    of its stages, its `export` with a speaker "Me", and the run as it was (`killed`) when the
+    vocoder had made its last step and not saved it."""
+    path = tmp_path_factory.mktemp("all_tuned")
+    made = SimpleNamespace(run=path / "run", killed=path / "killed", export=path / "export")
+    steps = Loop.run
+
+    def copying(self, *arguments):
+        steps(self, *arguments)
+        if self.stage.name == "vocoder" and int(self.step.numpy()) == 6:
+            shutil.copytree(made.run, made.killed)
+
+    settings = {"deterministic": True, "max_steps": 6 * len(ALL)}
+    with pytest.MonkeyPatch.context() as patch, deterministic_ops():
+        patch.setattr(Loop, "run", copying)
+        report = trainer(made.run, start_of(start_directory), clips, **settings).run(ALL)
+    made.results = report.stages
+    export_published(made.run, made.export, [f"Me:{clips[0].paths[0]}"])
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 
 import tensorflow as tf
+from tensorflow.python.framework import config as tf_config
 
 from myxtts.config import BatchConfig
 from myxtts.training.config import TrainConfig
@@ -15,7 +16,21 @@ from myxtts.training.trainer import Trainer
 from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.sizes import SoundObjective
 
+ALL = ("tokenizer", "gpt", "vocoder")
 SOUND = SoundObjective(segment_hops=16, critic_width=2)
+
+
+@contextlib.contextmanager
+def deterministic_ops():
+    """Without them sums of several threads may differ in the last bit."""
+    tf.config.experimental.enable_op_determinism()
+    options = tf.config.optimizer.get_experimental_options()
+    try:
+        yield
+    finally:
+        tf_config.disable_op_determinism()
+        before = {n: options.get(n, True) for n in ("arithmetic_optimization", "remapping")}
+        tf.config.optimizer.set_experimental_options(before)
 
 
 def trainer(path, start, clips, strategy=None, rank=0, precision="float32", **settings):

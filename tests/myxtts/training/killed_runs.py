@@ -13,6 +13,8 @@ import sys
 import traceback
 from pathlib import Path
 
+import tensorflow as tf
+
 from myxtts.config import BatchConfig, TextConfig
 from myxtts.corpus.manifest import Corpus
 from myxtts.model.config import ModelConfig
@@ -78,6 +80,8 @@ def start(prepared: str, run: Path, moment=None) -> int:
         log = os.open(f"{run}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        # As in conftest.py, because it takes a part of the time.
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         if moment:
             kill_at(moment)
         STAGES["tokenizer"] = Toy

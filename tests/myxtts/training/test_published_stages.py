@@ -1,10 +1,7 @@
 """DVAE and HiFi-GAN of a published XTTS v2 are trained, continued, exported and imported again."""
 
 import dataclasses
-import json
 import shutil
-import signal
-from pathlib import Path
 from types import SimpleNamespace
 
 import keras
@@ -15,7 +12,7 @@ import tensorflow as tf
 from dual_device_strategy import DataModelSplitStrategy, emulation
 from myxtts import UserError
 from myxtts.corpus.batches import read_batches
-from myxtts.export import export_published
+from myxtts.training import checkpoints, networks
 from myxtts.training.data import StageData
 from myxtts.training.precision import policy_of
 from myxtts.training.published_run import published_source
@@ -25,33 +22,28 @@ from myxtts.training.start import start_of
 from myxtts.training.step_log import read_steps
 from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.networks import Published
-from myxtts.xtts_v2.voice import PublishedVoice
-from tests.myxtts.training.fine_tuning import SOUND, held_out, restored, tensors, trainer
+from tests.myxtts.training.fine_tuning import (
+    ALL,
+    SOUND,
+    deterministic_ops,
+    held_out,
+    restored,
+    tensors,
+    trainer,
+)
 
-SCRIPT = Path(__file__).with_name("killed_fine_tuning.py")
-ALL = ("tokenizer", "gpt", "vocoder")
+pytestmark = pytest.mark.slow
 OF_STAGE = {"tokenizer": "dvae.", "gpt": "gpt.", "vocoder": "hifigan_decoder.waveform_decoder."}
-
-
-@pytest.fixture(scope="module")
-def all_tuned(start_directory, clips, tmp_path_factory):
-    """A run of all three stages, their results, and its export."""
-    path = tmp_path_factory.mktemp("all_tuned")
-    made = trainer(path / "run", start_of(start_directory), clips, max_steps=18)
-    results = made.run(ALL).stages
-    export_published(path / "run", path / "export", [])
-    return path / "run", results, path / "export"
 
 
 def test_every_stage_lowers_its_held_out_loss_and_changes_its_own_tensors(
     start_directory, all_tuned
 ):
-    _, results, export = all_tuned
-    for stage, result in results.items():
+    for stage, result in all_tuned.results.items():
         figure = stage_named(stage, "xtts_v2").held_out[0]
         losses = [one[figure] for one in result["evaluations"]]
         assert losses[-1] < losses[0], stage
-    before, after = tensors(start_directory), tensors(export)
+    before, after = tensors(start_directory), tensors(all_tuned.export)
     assert before.keys() == after.keys()
     trained = [name for name in before if name.startswith(tuple(OF_STAGE.values()))]
     kept = {name for name in before if np.array_equal(before[name], after[name])}
@@ -63,24 +55,23 @@ def test_every_stage_lowers_its_held_out_loss_and_changes_its_own_tensors(
 def test_what_was_exported_and_read_again_has_equal_tensors_and_losses(
     all_tuned, clips, tmp_path
 ):
-    run, results, export = all_tuned
-    start, wanted = start_of(export), tensors(export)
+    start, wanted = start_of(all_tuned.export), tensors(all_tuned.export)
     config = trainer(tmp_path, start, clips).config
     for name in ALL:
         stage = restored(tmp_path, start, config, name)
         found = held_out(stage, start, clips, config)
-        assert found == pytest.approx(results[name]["held_out"], rel=1e-5), name
+        assert found == pytest.approx(all_tuned.results[name]["held_out"], rel=1e-5), name
         for network in stage.networks.values():
             names = network.published_names
             made = names.tensors()
             for tensor in names.shapes():
                 key = OF_STAGE["tokenizer"] + tensor if name == "tokenizer" else tensor
                 np.testing.assert_array_equal(made[tensor], wanted[key], err_msg=tensor)
-    # A run is spoken with as its export is.
-    clip = np.sin(np.arange(24000) / 20).astype(np.float32)
-    voices = [PublishedVoice.of(published_source(run)), PublishedVoice.load(export)]
-    said = [voice.speak("a", "en", voice.clone([clip])) for voice in voices]
-    np.testing.assert_array_equal(*said)
+    # A run is spoken with, and started from, as its export is.
+    source = published_source(all_tuned.run)
+    for name, value in start.source.model.items():
+        np.testing.assert_array_equal(source.model[name], value, err_msg=name)
+    assert start_of(all_tuned.run).model == start.model
 
 
 def test_teacher_forced_segments_are_those_of_each_clip_alone(start_directory, clips, tmp_path):
@@ -123,27 +114,42 @@ def test_teacher_forced_segments_are_those_of_each_clip_alone(start_directory, c
 
 
 def test_a_gpt_that_expects_other_codes_is_refused_until_it_was_trained_on_them(
-    start_directory, clips, tmp_path
+    start_directory, all_tuned, clips, tmp_path
 ):
-    run = tmp_path / "run"
+    run = RunDirectory(shutil.copytree(all_tuned.run, tmp_path / "run"))
+    shutil.rmtree(run.stage("vocoder"))
+    train_anew(run, "tokenizer")
 
     def train(stage):
-        begun = start_of(start_directory, RunDirectory(run))
-        trainer(run, begun, clips, max_steps=1).run([stage])
+        begun = start_of(start_directory, run)
+        settings = {"deterministic": True, "max_steps": 6 * len(ALL)}
+        trainer(run.path, begun, clips, **settings).run([stage])
 
-    train("gpt")
-    published_source(run)
-    train("tokenizer")
     sentence = "expects the codes of another DVAE than the one that was trained there"
     with pytest.raises(UserError, match=f"{sentence}; delete .*checkpoints/gpt and train its GPT"):
-        published_source(run)
+        published_source(run.path)
     with pytest.raises(UserError, match="was trained with another tokenizer than the one there"):
         train("gpt")
-    shutil.rmtree(RunDirectory(run).stage("gpt"))
+    shutil.rmtree(run.stage("gpt"))
     with pytest.raises(UserError, match=f"{sentence}; train its GPT on them with --stage=gpt"):
-        published_source(run)
+        published_source(run.path)
     with pytest.raises(UserError, match="the gpt, which was not trained with the tokenizer"):
         train("vocoder")
+
+
+def train_anew(run, stage):
+    """Leaves what a second training of the stage would leave: other weights."""
+    best, finished = run.stage(stage) / "best", run.stage(stage) / "finished.json"
+    made = networks.make(stage, run.config().model, len(run.vocabulary()))
+    state = checkpoints.read_weights(best, made)
+    for network in made.values():
+        for variable in network.trainable_variables:
+            variable.assign(variable + 0.01)
+    variables = {name: network.variables for name, network in made.items()}
+    checkpoints.save(best, state, variables)
+    digests = state["digest"], checkpoints.described(best)["digest"]
+    assert digests[0] != digests[1] and finished.read_text().count(digests[0]) == 1
+    finished.write_text(finished.read_text().replace(*digests))
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -210,19 +216,20 @@ def test_the_frozen_part_works_on_the_data_device(start_directory, clips, tmp_pa
         del batches, dataset
 
 
+@pytest.mark.usefixtures("no_samples")
 @pytest.mark.slow
-def test_a_run_that_is_killed_and_continued_has_the_steps_of_one_that_was_not(
-    start_directory, prepared_at_24k, tmp_path, run_python
+def test_a_run_that_was_killed_has_the_steps_of_one_that_was_not(
+    start_directory, all_tuned, clips
 ):
-    arguments = [SCRIPT, start_directory, prepared_at_24k, tmp_path, "vocoder"]
-    done = run_python(arguments, CUDA_VISIBLE_DEVICES="")
-    logs = "".join(path.read_text()[-3000:] for path in tmp_path.glob("*.log"))
-    assert done.returncode == 0, done.stdout + done.stderr + logs
-    ended = json.loads(done.stdout.splitlines()[-1])
-    assert ended == {"calm": 0, "vocoder": signal.SIGKILL, "continued": 0}, logs
-    calm, killed = (RunDirectory(tmp_path / name) for name in ("calm", "killed"))
+    """From the files that were there between the last step and its checkpoint. Real kills at every
+    kind of moment: test_killed."""
+    calm, killed = RunDirectory(all_tuned.run), RunDirectory(all_tuned.killed)
+    assert killed.result("gpt") and not killed.result("vocoder")
+    settings = {"deterministic": True, "max_steps": 6 * len(ALL)}
+    with deterministic_ops():
+        trainer(killed.path, start_of(start_directory, killed), clips, **settings).run(ALL)
     wanted, found = read_steps(calm.steps_file), read_steps(killed.steps_file)
-    assert len(wanted) == 6
+    assert len(wanted) == 6 * len(ALL)
     for one, other in zip(wanted, found, strict=True):
         assert one | {"wait_seconds": 0} == other | {"wait_seconds": 0}
     assert calm.result("vocoder")["evaluations"] == killed.result("vocoder")["evaluations"]
