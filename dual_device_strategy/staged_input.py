@@ -77,12 +77,20 @@ class StagedInput:
         self._copied.append([copy.handle for copy in variable.values])
         return variable
 
+    def _update(self, var, fn, args, kwargs, group):
+        if isinstance(var, tf.distribute.DistributedValues) or len(self.worker_devices) == 1:
+            return super()._update(var, fn, args, kwargs, group)
+        # A variable of one data device, such as the state of a generator, has no copies.
+        with tf.device(var.device):
+            made = fn(var, *args, **kwargs)
+        return made if group else tf.nest.map_structure(self._local_results, made)
+
     def captured_by(self, data_device: str) -> Callable[[tf.Tensor], tf.Tensor] | None:
         """A function that replaces the tensors captured by a front end on `data_device`.
 
         A front end is traced once, with the variables of the first data device.
         """
-        if data_device == self.data_device:
+        if data_device not in self.data_devices[1:]:  # the first one, or the host
             return None
         place = self.data_devices.index(data_device)
 

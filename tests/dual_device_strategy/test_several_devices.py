@@ -6,7 +6,7 @@ import time
 import pytest
 import tensorflow as tf
 
-from dual_device_strategy import MirroredDataModelSplitStrategy, on_data_device
+from dual_device_strategy import MirroredDataModelSplitStrategy, data_scope, on_data_device
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from dual_device_strategy import MirroredDataModelSplitStrategy, on_data_device
         (["CPU:0", "CPU:1"], ["CPU:2"], {}, "the host beside"),
         (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": (1.0,)}, "1 shares for 2 model devices"),
         (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": "most"}, "must be numbers"),
-        (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": (0.5, 0.6)}, "1 together"),
+        (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": (0.5, 0.6)}, "add up to 1"),
         (["CPU:1"], ["CPU:1", "CPU:2"], {"shares": (1.0, 0.0)}, "must be positive"),
         (["CPU:1"], ["CPU:2"], {"slots": 1}, "at least 2"),
     ],
@@ -62,3 +62,18 @@ def test_no_more_batches_exist_on_a_device_than_its_slots(slots):
         time.sleep(0.02)
     assert live("GPU:0") - before[0] < 0.2 * megabyte
     assert live("GPU:1") - before[1] < 0.2 * megabyte
+
+
+def test_a_generator_of_the_data_scope_draws_what_it_draws_by_itself():
+    strategy = MirroredDataModelSplitStrategy(["CPU:1"], ["CPU:2", "CPU:3"])
+    with strategy.scope(), data_scope():
+        generator = tf.random.Generator.from_seed(1)
+    dataset = tf.data.Dataset.range(6).batch(2)
+    dataset = dataset.apply(on_data_device(lambda x: generator.uniform(tf.shape(x))))
+    drawn = [
+        float(piece[0])
+        for batch in strategy.experimental_distribute_dataset(dataset)
+        for piece in strategy.experimental_local_results(batch)
+    ]
+    alone = tf.random.Generator.from_seed(1)
+    assert drawn == [float(number) for _ in range(3) for number in alone.uniform([2])]

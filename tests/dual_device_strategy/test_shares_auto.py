@@ -1,5 +1,6 @@
 """`shares="auto"`: epochs are timed, and the shares follow."""
 
+import functools
 import time
 
 import keras
@@ -15,9 +16,9 @@ from dual_device_strategy import (
     on_data_device,
 )
 from dual_device_strategy.replicas import share_tuning
-from dual_device_strategy.replicas.front_end_alone import FrontEndAlone
 from dual_device_strategy.replicas.plans import Costs, Plan, Roles, best, equal, fitted, step_ms
 from tests.dual_device_strategy.test_mirrored import front_end, signals, train
+from tests.share_times import pretend
 
 ROLES = Roles(("B",), ("A", "B"))
 SHARED = (["CPU:1"], ["CPU:2", "CPU:1"])
@@ -64,24 +65,7 @@ def test_times_of_two_epochs_tell_what_a_step_takes_whatever_its_rows():
 @pytest.fixture
 def times(monkeypatch):
     """Lets devices take the times that are given, and not those that they take."""
-    roles = Roles(("1",), ("2", "1"))
-
-    def take(costs, disturbed=None):
-        measured = []
-        monkeypatch.setattr(share_tuning, "LEAST", 2)
-        monkeypatch.setattr(FrontEndAlone, "milliseconds", lambda self: costs.front_end)
-        learn = share_tuning.ShareTuning.learn
-
-        def learned(self, _, count):
-            measured.append(self.plan)
-            longer = 3 if len(measured) == disturbed else 1
-            learn(self, longer * step_ms(roles, costs, self.plan), count)
-
-        monkeypatch.setattr(share_tuning.ShareTuning, "learn", learned)
-        monkeypatch.setattr(share_tuning, "period", lambda times, turns: 1.0)
-        return measured
-
-    return take
+    return functools.partial(pretend, monkeypatch)
 
 
 def test_a_disturbed_epoch_is_not_held_against_its_shares(times):
@@ -142,6 +126,17 @@ def test_each_device_prepares_its_own_rows_where_that_is_faster(times):
     expected, expected_weights = train(one, signals(50, 16).map(front_end), 16)
     np.testing.assert_allclose(losses, expected, rtol=1e-6)
     np.testing.assert_allclose(weights, expected_weights, rtol=1e-5, atol=1e-6)
+
+
+def test_where_fixed_costs_make_the_split_faster_it_says_so(times, caplog):
+    times(Costs(30, 10, 10, 20))
+    strategy = MirroredDataModelSplitStrategy(*SHARED, shares="auto")
+    dataset = tf.data.Dataset.range(96).map(lambda i: tf.cast(i, tf.float32)).batch(24)
+    distributed = strategy.experimental_distribute_dataset(dataset.apply(on_data_device(tf.abs)))
+    with caplog.at_level("INFO"):
+        while not strategy.share_choice.settled:
+            rows_of(strategy, distributed)
+    assert "ms a step, computed, if CPU:1 only prepared: leave it out of the model" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,12 @@ import json
 import pytest
 
 from dual_device_strategy import MirroredDataModelSplitStrategy
-from dual_device_strategy.replicas import share_tuning
-from dual_device_strategy.replicas.front_end_alone import FrontEndAlone
-from dual_device_strategy.replicas.plans import Costs, Roles, step_ms
+from dual_device_strategy.replicas.plans import Costs
 from myxtts.training import step_records
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.shares import ShareTrials
 from tests.myxtts.training.toy_stage import Toy
+from tests.share_times import only_whole_batches, pretend
 
 SHARED = (["CPU:1"], ["CPU:2", "CPU:1"])
 COSTS = Costs(front_end=30, front_fixed=0, step_fixed=0, step=60)  # 3:1 rows of four
@@ -19,23 +18,15 @@ COSTS = Costs(front_end=30, front_fixed=0, step_fixed=0, step=60)  # 3:1 rows of
 
 @pytest.fixture
 def trials(monkeypatch):
-    """Lets a step take what COSTS say, and not what it takes; the rows of each trial."""
-    made, roles = [], Roles(("1",), ("2", "1"))
-    learn = share_tuning.ShareTuning.learn
-
-    def learned(self, _, count):
-        made.append(self.plan.rows)
-        learn(self, step_ms(roles, COSTS, self.plan), count)
-
-    monkeypatch.setattr(share_tuning.ShareTuning, "learn", learned)
-    monkeypatch.setattr(share_tuning, "LEAST", 4)
-    monkeypatch.setattr(share_tuning, "period", lambda times, turns: 1.0)
-    monkeypatch.setattr(FrontEndAlone, "milliseconds", lambda self: COSTS.front_end)
+    """The plans of the trials, of five steps each."""
     monkeypatch.setattr(ShareTrials, "STEPS", 5)
     monkeypatch.setattr(ShareTrials, "STEPS_OF_SHAPES", 5)
-    # Here parts of a batch make what the whole one makes; that choice is tested elsewhere.
-    monkeypatch.setattr(FrontEndAlone, "of_pieces", lambda self, functions, edges: None)
-    return made
+    only_whole_batches(monkeypatch)
+    return pretend(monkeypatch, COSTS, least=4)
+
+
+def rows(trials):
+    return [plan.rows for plan in trials]
 
 
 def strategy():
@@ -50,7 +41,7 @@ def losses(path):
 def test_shares_follow_from_the_first_steps_and_losses_stay(trials, toy, tmp_path):
     plain = toy(path=tmp_path / "plain", max_steps=16)()
     report = toy(path=tmp_path / "auto", max_steps=16, strategy=strategy())()
-    assert trials == [(2, 2), (3, 1)]
+    assert rows(trials) == [(2, 2), (3, 1)]
     assert report.stages["tokenizer"]["shares"] == {
         "rows": [3, 1],
         "each_prepares_its_own": False,
@@ -72,7 +63,7 @@ def test_a_run_that_was_killed_goes_on_with_the_shares_it_had(trials, toy, tmp_p
         patch.setattr(step_records.StepRecords, "fetch", killed)
         with pytest.raises(KeyboardInterrupt):
             toy(max_steps=16, strategy=strategy())()
-    assert trials == [(2, 2), (3, 1)]
+    assert rows(trials) == [(2, 2), (3, 1)]
     trials.clear()
     again = strategy()
     report = toy(max_steps=16, strategy=again)()
@@ -88,10 +79,10 @@ def test_another_phase_has_trials_of_its_own_and_another_stage_begins_with_equal
     with monkeypatch.context() as patch:
         patch.setattr(Toy, "phases", (0, 11))
         toy(path=tmp_path / "one", max_steps=24, strategy=both)()
-    assert trials == [(2, 2), (3, 1), (3, 1)]
+    assert rows(trials) == [(2, 2), (3, 1), (3, 1)]
     trials.clear()
     toy(path=tmp_path / "two", max_steps=6, strategy=both)()
-    assert trials == [(2, 2)]
+    assert rows(trials) == [(2, 2)]
 
 
 def test_a_stage_that_is_too_short_says_that_its_shares_are_equal(trials, toy, caplog):
