@@ -16,7 +16,7 @@ NOTEBOOK = ROOT / "examples/two_gpus.ipynb"
 SMALL = {
     "INSTALL": "true",
     "BUDGET": "--model_config=tests/tiny_networks.json --max_steps=6 --batch_size=4 "
-    "--evaluation_clips=2 --embedded_minutes=1 --embedded_voices=2 --vocoder_share=0.01 "
+    "--evaluation_clips=4 --embedded_minutes=1 --embedded_voices=2 --vocoder_share=0.01 "
     "--max_text_length=80",
     "PROFILED": "--stage=tokenizer --profile_steps=2",
     "EMULATED_GPUS": "2",
