@@ -59,7 +59,7 @@ frames = int(-(-corpus.samples.max() // 256))
 tokens = max(len(vocabulary.encode(t, "en")) for t in corpus.texts)
 told = estimate(config, "gpt", LongestClip(frames, tokens), len(vocabulary))
 strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
-with rehearsed(config, "gpt", strategy, corpus, vocabulary) as (dataset, step):
+with rehearsed(config, "gpt", strategy, corpus=corpus, vocabulary=vocabulary) as (dataset, step):
     for batch in strategy.experimental_distribute_dataset(dataset):
         strategy.run(step, (batch,)).numpy()
         break
