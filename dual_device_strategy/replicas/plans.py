@@ -73,14 +73,6 @@ def step_ms(roles: Roles, costs: Costs, plan: Plan) -> float:
     return max(alone, costs.step_fixed + max(work))
 
 
-def split_ms(roles: Roles, costs: Costs) -> float | None:
-    """What a step takes if data devices only prepare; None if there are no other devices."""
-    others = len(set(roles.training) - set(roles.preparing))
-    if not others:
-        return None
-    return max(costs.front_end / len(roles.preparing), costs.step_fixed + costs.step / others)
-
-
 def _work(roles: Roles, costs: Costs, plan: Plan):
     """Each model device's work in a step, without `step_fixed`; and a data device's load."""
     if plan.all_prepare:

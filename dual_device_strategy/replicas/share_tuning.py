@@ -27,7 +27,6 @@ from dual_device_strategy.replicas.plans import (
     best,
     equal,
     fitted,
-    split_ms,
     step_ms,
 )
 
@@ -37,8 +36,6 @@ LEAST, BEGINNING = 16, 6
 MOST_CHANGES = 4
 # Another plan must be this much faster to be worth a trace; the times of epochs vary by as much.
 WORTH = 0.01
-# A step without shares must be this much shorter to be worth a word: it is only computed.
-SPLIT_WORTH = 0.05
 
 
 class ShareChoice(tf.train.experimental.PythonState):
@@ -211,14 +208,6 @@ class ShareTuning:
             costs.step_fixed,
             "; they stay" if self.settled else "",
         )
-        split = split_ms(self._roles, costs)
-        if self.settled and split and split < (1 - SPLIT_WORTH) * expected:
-            logging.info(
-                "shares: %.1f ms a step, computed, if %s only prepared: leave it out of the model "
-                "devices, and leave out the shares",
-                split,
-                ", ".join(map(short_name, self._roles.preparing)),
-            )
 
     def _promising(self, costs: Costs, tried: dict[Plan, float]) -> Plan | None:
         """A plan that was not tried and should be faster, or None.

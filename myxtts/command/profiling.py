@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy import DataModelSplitStrategy
+from dual_device_strategy import command
 from dual_device_strategy.devices import Devices
 from dual_device_strategy.profile import ProfileError, profile
 from myxtts import UserError
@@ -25,24 +25,33 @@ from myxtts.training.precision import fastest_precision, policy_of
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import Surroundings, stage_named
 from myxtts.training.start import Start
+from myxtts.training.workers import refuse_uneven_batches
 
 
 def profile_job(job: Job, clips: Clips, devices: Devices) -> int:
-    """Measures each stage that the job trains, prints a table and writes a page for each. Of
-    several devices one that prepares and one that trains are measured; the table says what that
-    means for others."""
+    """Measures each stage that the job trains, on its devices; prints a table and writes a page for
+    each."""
     if job.values.strategy != "split":
         raise UserError(
             f"--profile measures the split strategy, --strategy={job.values.strategy} was asked "
             "for: leave that out; the profile says what one device alone would take"
         )
+    if job.values.shares == "auto":
+        raise UserError(
+            "--shares=auto chooses shares while a stage trains, and --profile measures one choice: "
+            "name the shares, such as --shares=0.7,0.3"
+        )
     vocabulary = vocabulary_of(job, clips.training)
     pages = []
     for stage in job.stages:
         logging.info("%s: measuring, %d times each", stage, job.values.profile_steps)
-        strategy = DataModelSplitStrategy(
-            *_pair(devices), slots=job.slots, warm_up=job.values.warm_up
-        )
+        try:
+            strategy = command.make_strategy(
+                devices, slots=job.slots, warm_up=job.values.warm_up
+            )
+        except ValueError as error:
+            raise UserError(f"{error}") from None
+        refuse_uneven_batches(strategy, stage, job.train.batch_size(stage))
         with rehearsed(
             job.train,
             stage=stage,
@@ -59,13 +68,6 @@ def profile_job(job: Job, clips: Clips, devices: Devices) -> int:
         pages.append(_written(job.run_path, stage, result))
     print("\npages: " + ", ".join(map(str, pages)))
     return 0
-
-
-def _pair(devices: Devices) -> tuple[str, str]:
-    data, model = devices.data_device, devices.model_device
-    if not devices.several:
-        return data, model
-    return next(((d, m) for d in data for m in model if d != m), (data[0], model[0]))
 
 
 def _written(place: Path, stage: str, result) -> Path:
@@ -115,4 +117,7 @@ def rehearsed(
         data = StageData.training(stage, corpus, vocabulary, config)
         with strategy.scope():
             dataset = data.batches(loop.stage, augmented=True)
-        yield dataset, tf.function(loop.single_step, input_signature=[dataset.element_spec])
+        if strategy.num_replicas_in_sync == 1:
+            yield dataset, tf.function(loop.single_step, input_signature=[dataset.element_spec])
+        else:  # replicas have parts of batches
+            yield dataset, tf.function(loop.single_step, reduce_retracing=True)

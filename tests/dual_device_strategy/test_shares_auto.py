@@ -128,17 +128,6 @@ def test_each_device_prepares_its_own_rows_where_that_is_faster(times):
     np.testing.assert_allclose(weights, expected_weights, rtol=1e-5, atol=1e-6)
 
 
-def test_where_fixed_costs_make_the_split_faster_it_says_so(times, caplog):
-    times(Costs(30, 10, 10, 20))
-    strategy = MirroredDataModelSplitStrategy(*SHARED, shares="auto")
-    dataset = tf.data.Dataset.range(96).map(lambda i: tf.cast(i, tf.float32)).batch(24)
-    distributed = strategy.experimental_distribute_dataset(dataset.apply(on_data_device(tf.abs)))
-    with caplog.at_level("INFO"):
-        while not strategy.share_choice.settled:
-            rows_of(strategy, distributed)
-    assert "ms a step, computed, if CPU:1 only prepared: leave it out of the model" in caplog.text
-
-
 @pytest.mark.parametrize(
     "prepare",
     [
