@@ -151,7 +151,7 @@ SIZES = {
     "tiny": ModelConfig(
         text=TextConfig(vocabulary="characters"),
         tokenizer=TokenizerConfig(width=192, codes=512, code_size=48),
-        conditioning=ConditioningConfig(layers=2, heads=4, encoder_layers=2, patch=8),
+        conditioning=ConditioningConfig(latents=8, layers=2, heads=4, encoder_layers=1, patch=8),
         gpt=GptConfig(
             layers=4,
             width=256,

@@ -34,7 +34,7 @@ class GptStage(Stage):
     name = "gpt"
     needs = ("tokenizer",)
     makes = MappingProxyType({"conditioning": _conditioning, "gpt": _gpt})
-    learning = StageConfig(learning_rate=8e-4, share=0.66)
+    learning = StageConfig(learning_rate=1.2e-3, share=0.66)
     parts = ("loss", "audio_loss", "text_loss", "audio_accuracy")
     held_out = ("audio_loss", "text_loss", "audio_accuracy")
 
