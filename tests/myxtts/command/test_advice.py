@@ -56,13 +56,8 @@ def test_the_defaults_need_no_advice(advised):
         ("", {"clips": 40}, "--batch_size=10"),
         ("--precision=float16", {"on_gpu": False}, "--precision=float32"),
         ("--precision=bfloat16", {"on_gpu": False}, "--precision=float32"),
-<<<<<<< HEAD
         ("--model_size=big", {"on_gpu": False, "devices": ()}, "--model_size=tiny"),
-        ("--gpt_lr=0.1", {}, "0.0008"),
-=======
-        ("--model_size=big", {"on_gpu": False, "places": ()}, "--model_size=tiny"),
         ("--gpt_lr=0.1", {}, "0.0012"),
->>>>>>> 570eef7 (tiny: eight latents and one encoder layer, and the GPT's rate 1.2e-3: a step takes a fifth less, and learns more)
         ("--grad_accum=64", {}, "--grad_accum=16"),
         ("--max_minutes=1", {}, "--max_minutes=10"),
         ("", {"held_out": 0}, "--validation_share=0.05"),
