@@ -3,7 +3,7 @@
     python tests/benchmarks/scale.py replicas [--front=40 --step=90]   N = 1 to 4 model devices
     python tests/benchmarks/scale.py data_devices [--front=160 --step=60]   one and two, N = 4
     python tests/benchmarks/scale.py shares [--front=20 --step=60 --fixed=5 --copy=0.2]   two GPUs
-    python tests/benchmarks/scale.py table [--only=4,80,0,0.2]   shares for twenty such cases
+    python tests/benchmarks/scale.py table [--only=4,80,0,0.2 --loops=read,end --log]   twenty such
 
 Batches of 24 rows and 1.6 MB; means in ms of `--steps` steps.  With `replicas` and `data_devices`
 the loss is read on every step, and the front end and the step take as long as given, whatever the
@@ -13,15 +13,18 @@ a step over those of a batch.
 With `shares` and `table` both take their time for a whole batch, less for fewer rows, and each
 launch `--fixed` more; a batch takes `--copy` ms from one device to another.  A mirrored strategy
 has the front end in its step.  `shares="auto"` has some epochs to choose first.  Then all take
-turns, with the loss read on every step and on the last one only.  The ratio is to the fastest of
-split and mirrored; one device takes the time of both parts of the split, one after the other.
+turns in each of the `--loops`: the loss read on every step, on every tenth, on the last one only
+("end"), steps in one tf.function, and Keras' `fit`.  The ratio is to the fastest of split and
+mirrored; one device takes the time of both parts of the split, one after the other.
 """
 
 import argparse
 import multiprocessing
 import time
 
+import keras
 import tensorflow as tf
+from absl import logging
 
 from dual_device_strategy import (
     DataModelSplitStrategy,
@@ -77,14 +80,65 @@ def step_time(strategy, dataset, ms, steps):
 
 
 def timed_steps(step, iterator, steps, read):
-    """The mean time of a step; the loss is read on each of them, or on the last one only."""
+    """The mean time of a step; the loss is read on each of them, on every `read`th, or at the end.
+
+    With "function" the steps are in one.
+    """
+    if read == "function":
+        return timed_function(step, iterator, steps)
+    every = {True: 1, False: steps}.get(read, read)
     begin = time.perf_counter()
-    for _ in range(steps):
+    for number in range(1, steps + 1):
         loss = step(next(iterator))
-        if read:
+        if not number % every:
             float(loss)
     float(loss)
     return 1e3 * (time.perf_counter() - begin) / steps
+
+
+def timed_function(step, iterator, steps):
+    def all_steps(iterator, steps):
+        loss = 0.0
+        for _ in tf.range(steps):
+            loss = step(next(iterator))
+        return loss
+
+    if step not in _functions:
+        _functions[step] = tf.function(all_steps)
+        float(_functions[step](iterator, tf.constant(2)))
+    begin = time.perf_counter()
+    float(_functions[step](iterator, tf.constant(steps)))
+    return 1e3 * (time.perf_counter() - begin) / steps
+
+
+class Fit(keras.callbacks.Callback):
+    """Keras' `fit` with such a step; it reads the loss on each of them."""
+
+    def __init__(self, strategy, ms, fixed):
+        super().__init__()
+
+        class Work(keras.Model):
+            def train_step(self, x):
+                x = timed(x, ms, fixed)
+                gradient = tf.reduce_sum(x[:, 0]) / ROWS
+                total = tf.distribute.get_replica_context().all_reduce("SUM", gradient)
+                self.weight.assign_sub(0.1 * total)
+                return {"loss": gradient}
+
+        with strategy.scope():
+            self.work = Work()
+            self.work.weight = self.work.add_weight(shape=(), initializer="ones")
+            self.work.built = True
+            self.work.compile()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.ends.append(time.perf_counter())
+
+    def steps(self, dataset, steps):
+        """The mean time of those after the first six."""
+        self.ends = []
+        self.work.fit(dataset, steps_per_epoch=steps + 6, verbose=0, callbacks=[self])
+        return 1e3 * (self.ends[-1] - self.ends[5]) / steps
 
 
 def report(name, ms, least, use, steps, data_devices=1):
@@ -114,18 +168,22 @@ def whole(front, step, steps, data_counts, replica_counts):
 
 CELLS = [(0, 40), (4, 80), (20, 60), (20, 40), (30, 20)]
 TO_CHOOSE = 24  # steps of an epoch that shares="auto" looks back at
+LOOPS = {"read": True, "tenth": 10, "end": False, "function": "function", "fit": "fit"}
+_functions = {}
 
 
-def shares(front, step, fixed, copy, steps, rounds=2):
+def shares(front, step, fixed, copy, steps, loops=("read", "end"), rounds=2):
     """One case: what each takes, and the ratio of shares="auto" to the faster of the others."""
     emulation.start(gpus=2, gbps=BATCH_BYTES / copy / 1e6)
     staged = batches().apply(on_data_device(lambda x: timed(x, front, fixed)))
-    sides = {}
+    sides, fits = {}, {}
 
     def add(name, strategy, dataset, ms, fixed_ms):
         one_step = made_step(strategy, ms, fixed_ms)
         distributed = strategy.experimental_distribute_dataset(dataset)
         sides[name] = strategy, one_step, distributed, iter(distributed)
+        if "fit" in loops:
+            fits[name] = Fit(strategy, ms, fixed_ms), dataset
 
     add("split", DataModelSplitStrategy("GPU:1", "GPU:0"), staged, step, fixed)
     mirrored = tf.distribute.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -140,28 +198,33 @@ def shares(front, step, fixed, copy, steps, rounds=2):
     plan = strategy.share_choice.plan
     rows = ":".join(map(str, plan.rows)) + (" each its own" if plan.all_prepare else "")
     case = f"F={front:g} S={step:g} fixed {fixed:g} copy {copy:g}"
-    for read in (True, False):
+    for loop in loops:
         times = {name: [] for name in sides}
         for _ in range(rounds):
             for name, (_, one_step, _, iterator) in sides.items():
+                if loop == "fit":
+                    fit, dataset = fits[name]
+                    times[name].append(fit.steps(dataset, steps))
+                    continue
                 timed_steps(one_step, iterator, 6, read=True)  # without what waited meanwhile
-                times[name].append(timed_steps(one_step, iterator, steps, read))
+                times[name].append(timed_steps(one_step, iterator, steps, LOOPS[loop]))
         means = {name: min(each) for name, each in times.items()}
         ratio = means["auto"] / min(means["split"], means["mirrored"])
         print(
-            f"{case} {'read' if read else 'not read':8s}  split {means['split']:5.1f}  mirrored "
+            f"{case} {loop:8s}  split {means['split']:5.1f}  mirrored "
             f"{means['mirrored']:5.1f}  auto {means['auto']:5.1f} ms  {ratio:5.3f}  rows {rows}",
             flush=True,
         )
 
 
-def table(only, steps):
+def table(only, steps, loops):
     """All cases; each in a process, as the link's rate is the emulation's."""
     cells = [(*each, fixed, copy) for copy in (0.2, 5) for fixed in (0, 5) for each in CELLS]
     if only:
         cells = [tuple(map(float, only.split(",")))]
     for cell in cells:
-        process = multiprocessing.get_context("fork").Process(target=shares, args=(*cell, steps))
+        fork = multiprocessing.get_context("fork")
+        process = fork.Process(target=shares, args=(*cell, steps, loops))
         process.start()
         process.join()
 
@@ -183,7 +246,14 @@ def main():
     parser.add_argument("--copy", type=float, default=0.2)
     parser.add_argument("--only", help="front,step,fixed,copy of one case of the table")
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--loops", default="read,end", help=f"of {', '.join(LOOPS)}")
+    parser.add_argument("--log", action="store_true", help="what shares=auto tries, and why")
     given = parser.parse_args()
+    loops = given.loops.split(",")
+    if unknown := set(loops) - set(LOOPS):
+        parser.error(f"--loops: there is no {min(unknown)}; there are {', '.join(LOOPS)}")
+    if given.log:
+        logging.set_verbosity(logging.INFO)
     # 0 is a time as well.
     front, step = (
         default if asked is None else asked
@@ -194,9 +264,9 @@ def main():
     elif given.what == "data_devices":
         whole(front, step, given.steps or 40, [1, 2], [4])
     elif given.what == "shares":
-        shares(front, step, given.fixed, given.copy, given.steps or 20)
+        shares(front, step, given.fixed, given.copy, given.steps or 20, loops)
     else:
-        table(given.only, given.steps or 20)
+        table(given.only, given.steps or 20, loops)
 
 
 if __name__ == "__main__":

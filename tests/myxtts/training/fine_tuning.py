@@ -33,9 +33,13 @@ def deterministic_ops():
         tf.config.optimizer.set_experimental_options(before)
 
 
-def trainer(path, start, clips, strategy=None, rank=0, precision="float32", **settings):
+def trainer(
+    path, start, clips, strategy=None, rank=0, precision="float32", dropout=0.1, **settings
+):
     """Six steps by default, of whatever stage `run` is given; `rank` is that of adapters."""
-    published = dataclasses.replace(start.model.xtts_v2, adapter_rank=rank, sound=SOUND)
+    published = start.model.xtts_v2
+    objective = dataclasses.replace(published.objective, dropout=dropout)
+    published = dataclasses.replace(published, adapter_rank=rank, sound=SOUND, objective=objective)
     usual = {name: stage.learning for name, stage in stages_of("xtts_v2").items()}
     settings = {
         "max_steps": 6,
