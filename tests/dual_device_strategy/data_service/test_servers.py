@@ -127,7 +127,8 @@ def test_elements_that_were_lost_are_an_error_or_are_told(service, capfd):
         for old in killed:
             running.join(old.address.rpartition(":")[2])
 
-    settings = {"seconds": 0.05, "patience_seconds": 20}
+    # Slower than the reader is ahead: it must not have all of them when the workers die.
+    settings = {"at": 1, "seconds": 0.15, "patience_seconds": 20}
     seen = visited(running, kill_and_restart, mode="at most once", **settings)
     lost = COUNT - len(seen)
     assert max(seen.values()) == 1

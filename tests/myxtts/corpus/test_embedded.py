@@ -35,6 +35,12 @@ def test_sentences_and_voices_follow_from_the_seed():
     assert len(voices) == 200
 
 
+def test_the_names_of_files_stay_as_they_are():
+    """They decide which clips are held out, and a run goes on with the clips it has."""
+    first = next(EmbeddedConfig(voices=2).clips())
+    assert first.file_name == "wavs/en-voice000-ef7e14b8478619e4.wav"
+
+
 def test_every_clip_is_the_same_on_every_run_whatever_was_said_before(spoken_directory, tmp_path):
     settings = EmbeddedConfig(minutes=0.5, voices=3, languages=("en", "fa"), seed=7)
     alone = hashes(make(tmp_path, settings, workers=1, progress=False))

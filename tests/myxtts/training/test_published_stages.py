@@ -52,9 +52,7 @@ def test_every_stage_lowers_its_held_out_loss_and_changes_its_own_tensors(
     assert kept == set(before) - set(trained) | kept & set(trained)
 
 
-def test_what_was_exported_and_read_again_has_equal_tensors_and_losses(
-    all_tuned, clips, tmp_path
-):
+def test_what_was_exported_and_read_again_has_equal_tensors_and_losses(all_tuned, clips, tmp_path):
     start, wanted = start_of(all_tuned.export), tensors(all_tuned.export)
     config = trainer(tmp_path, start, clips).config
     for name in ALL:
@@ -160,9 +158,7 @@ def test_discriminators_may_learn_before_they_are_heard(
     config = trainer(tmp_path, start, clips).config
     published = config.model.xtts_v2
     sound = dataclasses.replace(published.sound, critics_from_step=2)
-    model = dataclasses.replace(
-        config.model, xtts_v2=dataclasses.replace(published, sound=sound)
-    )
+    model = dataclasses.replace(config.model, xtts_v2=dataclasses.replace(published, sound=sound))
     config = dataclasses.replace(config, model=model)
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy_of(precision))
@@ -218,11 +214,13 @@ def test_the_frozen_part_works_on_the_data_device(start_directory, clips, tmp_pa
 
 @pytest.mark.usefixtures("no_samples")
 @pytest.mark.slow
-def test_a_run_that_was_killed_has_the_steps_of_one_that_was_not(
-    start_directory, all_tuned, clips
-):
+def test_a_run_that_was_killed_has_the_steps_of_one_that_was_not(start_directory, all_tuned, clips):
     """From the files that were there between the last step and its checkpoint. Real kills at every
-    kind of moment: test_killed."""
+    kind of moment: test_killed.
+
+    The vocoder's figures may differ in their last bits when other processes keep the cores busy,
+    and its next step makes a hundred times more of that, see `test_vocoder_replicas`.
+    """
     calm, killed = RunDirectory(all_tuned.run), RunDirectory(all_tuned.killed)
     assert killed.result("gpt") and not killed.result("vocoder")
     settings = {"deterministic": True, "max_steps": 6 * len(ALL)}
@@ -231,5 +229,10 @@ def test_a_run_that_was_killed_has_the_steps_of_one_that_was_not(
     wanted, found = read_steps(calm.steps_file), read_steps(killed.steps_file)
     assert len(wanted) == 6 * len(ALL)
     for one, other in zip(wanted, found, strict=True):
-        assert one | {"wait_seconds": 0} == other | {"wait_seconds": 0}
-    assert calm.result("vocoder")["evaluations"] == killed.result("vocoder")["evaluations"]
+        stage, _ = one.pop("stage"), one.pop("wait_seconds")
+        assert other.pop("stage") == stage and other.pop("wait_seconds") >= 0
+        assert other == (pytest.approx(one, rel=1e-3) if stage == "vocoder" else one)
+    for one, other in zip(
+        calm.result("vocoder")["evaluations"], killed.result("vocoder")["evaluations"], strict=True
+    ):
+        assert other == pytest.approx(one, rel=1e-3)
