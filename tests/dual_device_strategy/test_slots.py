@@ -122,6 +122,7 @@ def test_slots_change_between_epochs_only_and_batches_stay_the_same():
     assert 5 <= second <= 8
 
 
+@pytest.mark.timing
 def test_slots_of_several_devices_change_as_those_of_a_pair(monkeypatch):
     noted = []
     monkeypatch.setattr(slot_tuning, "choose", lambda *times: noted.append(times) or 7)

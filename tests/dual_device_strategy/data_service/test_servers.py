@@ -115,27 +115,28 @@ def test_a_worker_that_does_not_come_back_is_an_error_within_the_stated_time(ser
     assert f"no batch came from the data service at {running.address} for 2 s" in str(error.value)
 
 
+@pytest.mark.timing
 def test_elements_that_were_lost_are_an_error_or_are_told(service, capfd):
     running = service()
 
     def kill_and_restart():
-        # Both, as one of them may not have begun yet.
-        killed, running.workers = running.workers, []
-        for old in killed:
-            old.kill()
-        time.sleep(3)  # until the dispatcher counts them as gone
-        for old in killed:
-            running.join(old.address.rpartition(":")[2])
+        old = running.workers.pop(0)
+        old.kill()
+        time.sleep(3)  # until the dispatcher counts it as gone
+        running.join(old.address.rpartition(":")[2])
 
-    # Slower than the reader is ahead: it must not have all of them when the workers die.
-    settings = {"at": 1, "seconds": 0.15, "patience_seconds": 20}
-    seen = visited(running, kill_and_restart, mode="at most once", **settings)
-    lost = COUNT - len(seen)
-    assert max(seen.values()) == 1
+    # Whether something is under way when a worker dies is chance, so several moments are tried.
+    for at in (5, 2, 9, 14):
+        seen = visited(running, kill_and_restart, at=at, mode="at most once", patience_seconds=20)
+        lost = COUNT - len(seen)
+        assert max(seen.values()) == 1
+        said = capfd.readouterr().err
+        if lost:
+            break
     assert lost, "nothing was under way: the test shows nothing"
-    assert f"the data service gave {COUNT - lost} of {COUNT} elements" in capfd.readouterr().err
+    assert f"the data service gave {COUNT - lost} of {COUNT} elements" in said
     with pytest.raises(tf.errors.InvalidArgumentError, match="the data service gave"):
-        visited(running, kill_and_restart, mode="exactly once", **settings)
+        visited(running, kill_and_restart, at=at, mode="exactly once", patience_seconds=20)
 
 
 @pytest.mark.timing
