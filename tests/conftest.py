@@ -32,7 +32,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_configure():
-    gc.set_threshold(50_000, 20)  # tracing makes objects by the million, hardly any of them garbage
     emulation.start(gpus=2, memory_mb=1024)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 6)
