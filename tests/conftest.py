@@ -5,6 +5,7 @@ module is imported.  Tests that need a process of their own use `run_python`, or
 `processes` where they watch it.
 """
 
+import ctypes
 import gc
 import os
 import subprocess
@@ -50,9 +51,11 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module", autouse=True)
 def _short_garbage_collections():
-    """What a module leaves is not looked at again, or each collection would take a second."""
+    """What a module leaves is not looked at again, or each collection would take a second; memory
+    that it freed goes back to the system."""
     yield
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     gc.freeze()
 
 

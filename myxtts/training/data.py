@@ -119,9 +119,10 @@ class StageData:
         if stage is not None and stage.makes_features:
             features = dict
 
-        def begin() -> tuple[int, int]:
-            number = position() if callable(position) else position
-            return divmod(number, self.plan.batches_per_epoch)
+        per_epoch = self.plan.batches_per_epoch
+
+        def begin() -> tuple[int, int]:  # without `self`: TensorFlow never lets go of it
+            return divmod(position() if callable(position) else position, per_epoch)
 
         if self._config.data_service and stage is not None:
             logging.warning(

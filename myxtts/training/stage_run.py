@@ -1,5 +1,6 @@
 """One stage from its first step, or from its newest checkpoint, to its result."""
 
+import functools
 import time
 from collections.abc import Callable
 
@@ -136,7 +137,11 @@ class StageRun:
     def _steps(self, interruption: Interruption) -> str | None:
         """Makes the steps; returns why the stage is done, or None after a signal."""
         config, progress, budget = self.config, self.progress, self.budget
-        batches = self.distributed(self.data, self._position, augmented=True)
+        per_epoch = self.data.plan.batches_per_epoch
+        # TensorFlow keeps the functions of a dataset as long as the process lives. With `self` in
+        # this one, the networks and the graphs of every stage would stay in memory.
+        position = functools.partial(progress.next_batch, per_epoch)
+        batches = self.distributed(self.data, position, augmented=True)
         left = None if budget.steps is None else budget.steps - progress.step
         self.shares.begin(progress.step, self.stage.phase_of(progress.step), left)
         iterator = iter(batches)
@@ -183,9 +188,6 @@ class StageRun:
             self.save()
         self.records.restart_clock()
         return iterator
-
-    def _position(self) -> int:
-        return self.progress.next_batch(self.data.plan.batches_per_epoch)
 
     def _correct_plan(self) -> None:
         """Corrects the plan half way, half way from there to the end, and so on. A schedule that is

@@ -1,5 +1,6 @@
 """Whole runs of real stages: what they leave, the same under every strategy, stopped, continued."""
 
+import gc
 import os
 import shutil
 import signal
@@ -11,9 +12,11 @@ import tensorflow as tf
 from dual_device_strategy import DataModelSplitStrategy, MirroredDataModelSplitStrategy
 from myxtts import UserError
 from myxtts.training import step_records
+from myxtts.training.data import StageData
 from myxtts.training.networks import load_networks
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stage_run import StageRun
+from myxtts.training.stages import Stage
 from myxtts.training.step_log import read_steps
 from tests.myxtts.training.fine_tuning import deterministic_ops
 
@@ -63,6 +66,13 @@ def test_a_run_leaves_a_voice_and_what_it_came_to(plain):
     # One checkpoint of a stage can be had as well.
     step = sorted(run.stage("gpt").glob("step-*"))[0]
     assert load_networks(step).gpt is not None
+
+
+@pytest.mark.slow
+def test_finished_stages_leave_the_memory(plain):
+    """Or the graphs of each of them would stay, a gigabyte of a small run."""
+    gc.collect()
+    assert not [o for o in gc.get_objects() if isinstance(o, (StageRun, StageData, Stage))]
 
 
 @pytest.mark.slow
