@@ -25,8 +25,8 @@ MISTAKES = (
     Mistake(
         "a resumed run begins its epoch anew",
         TRAINER,
-        right="        return self.progress.next_batch(self.data.plan.batches_per_epoch)\n",
-        wrong="        return 0\n",
+        right="        position = functools.partial(progress.next_batch, per_epoch)\n",
+        wrong="        position = 0\n",
         tests="tests/myxtts/training/test_killed.py tests/myxtts/training/test_stage_run.py",
     ),
     Mistake(
