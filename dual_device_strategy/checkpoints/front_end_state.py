@@ -6,16 +6,12 @@ batches, in a variable on the data device.  They are kept by reference; TensorFl
 only when the front end changes it.
 """
 
-import time
-
 import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.hop import trace
 
 _NOT_YET = -1  # instead of a count: values were given, and the front end has not begun
-# Seconds within which the front end must begin a batch that has reached the data device.
-_PATIENCE = 60.0
 
 
 class FrontEndState:
@@ -61,11 +57,11 @@ class FrontEndState:
         begun, *kept = self._kept_on(shelf)
 
         def set_all():
-            self._assign(kept[: len(self._written)])
             kept_now = [tf.zeros_like(begun), *kept]
-            tf.raw_ops.AssignVariableOp(
-                resource=shelf, value=tf.raw_ops.OptionalFromValue(components=kept_now)
-            )
+            with tf.control_dependencies(self._assign(kept[: len(self._written)])):
+                tf.raw_ops.AssignVariableOp(
+                    resource=shelf, value=tf.raw_ops.OptionalFromValue(components=kept_now)
+                )
             return True
 
         tf.cond(begun < 0, set_all, lambda: False)
@@ -92,27 +88,24 @@ class FrontEndState:
             output_shapes=[tf.TensorShape(None)] * (1 + len(self.dtypes) * self._places),
         )
 
-    def values_before(self, index: int | None, shelf: tf.Tensor) -> list[tf.Tensor]:
-        """The values with which batch `index` was begun; `index` is None if none is in flight."""
+    def values_before(self, index: int, shelf: tf.Tensor) -> list[tf.Tensor]:
+        """The values with which batch `index`, the first that was not consumed, begins or began.
+
+        The front end may begin it meanwhile.  So the values are read before the shelf, which says
+        whether it has.
+        """
         count = len(self._written)
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            with tf.device(self._device):
-                begun, *kept = self._kept_on(shelf)
+        with tf.device(self._device):
+            begun, *kept = self._kept_on(shelf)
             if int(begun) == _NOT_YET:
                 return kept[:count]
-            if index is None:
-                return self._read()
-            back = int(begun) - 1 - index
-            if back >= 0:
-                return kept[back * count : (back + 1) * count]
-            if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"the front end has not begun batch {index} within {_PATIENCE:.0f} s of its "
-                    "arrival; the state before it is not known yet, so nothing was saved"
-                )
-            time.sleep(0.001)
+            now = self._read()
+            begun, *kept = self._kept_on(shelf)
+        back = int(begun) - 1 - index
+        return now if back < 0 else kept[back * count : (back + 1) * count]
 
-    def _assign(self, values: list[tf.Tensor]) -> None:
-        for handle, value in zip(self._written, values, strict=True):
+    def _assign(self, values: list[tf.Tensor]) -> list[tf.Operation]:
+        return [
             tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+            for handle, value in zip(self._written, values, strict=True)
+        ]

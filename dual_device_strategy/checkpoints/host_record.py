@@ -33,7 +33,7 @@ class HostState:
 
     iterator: tf.Tensor | None  # tf.data's own state of the host's iterator
     in_flight: list[list[tf.Tensor]]  # batches that it had handed out, flat, the oldest first
-    first: int | None = None  # index of the first of them; None if there is none
+    first: int | None = None  # index of the first of them; if there is none, of the next batch
     next_epoch: tf.Tensor | None = None  # the state of the next iterator, if needed
 
 
@@ -189,7 +189,7 @@ class HostRecord:
             number, index, batch = places[at : at + len(_KEPT)]
             if int(number) >= 0:
                 kept[int(number)] = int(index), batch
-        result = HostState(state, [])
+        result = HostState(state, [], first=int(places[1]) + 1)
         for number in range(consumed, int(asked)):
             if number not in kept:
                 raise ValueError(
@@ -199,7 +199,7 @@ class HostRecord:
             index, batch = kept[number]
             if not tf.raw_ops.OptionalHasValue(optional=batch):  # the end
                 break
-            if result.first is None:
+            if not result.in_flight:
                 result.first = index
             with tf.device(recorder.device):
                 result.in_flight.append(recorder._contents(batch))

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import MirroredDataModelSplitStrategy, data_scope, on_data_device
+from dual_device_strategy.checkpoints.host_record import HostRecord
 from tests.dual_device_strategy.checkpoints.test_mid_epoch_backup import Killed, run
 
 DEVICES = {"cpu": (["CPU:1"], ["CPU:2", "CPU:3"]), "gpu": (["GPU:1"], ["GPU:0", "GPU:1"])}
@@ -46,6 +47,28 @@ def test_an_iterator_goes_on_after_the_last_batch_that_was_consumed(kind, tmp_pa
         checkpoint = tf.train.Checkpoint(iterator=iterator, count=count)
         checkpoint.read(paths[consumed]).assert_consumed()
         assert rows(strategy, iterator) == expected[consumed:]
+
+
+def test_batches_that_are_begun_during_a_save_change_nothing(tmp_path, monkeypatch):
+    """The host's part is saved first, then the front end's; here a batch is taken in between."""
+    strategy, iterator, count = made("cpu")
+    host_state = HostRecord.state_after
+
+    def and_begin(record, consumed):
+        state = host_state(record, consumed)
+        assert not state.in_flight
+        next(iterator)
+        return state
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HostRecord, "state_after", and_begin)
+        checkpoint = tf.train.Checkpoint(iterator=iterator, count=count)
+        path = checkpoint.write(str(tmp_path / "checkpoint"))
+    assert count.numpy() >= 1
+    strategy, iterator, count = made("cpu")
+    tf.train.Checkpoint(iterator=iterator, count=count).read(path)
+    (first,) = rows(strategy, iterator, 1)
+    assert {x // 1000 for piece in first for x in piece} == {1}
 
 
 def test_loops_in_functions_count_what_they_take(tmp_path):
