@@ -5,6 +5,7 @@ from myxtts.command.flags import groups
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import in_order, stage_names
 from myxtts.training.start import Start, begun_from, start_of
+from myxtts.xtts_v2.networks import check_published
 
 
 def what_is_started_from(values, given: frozenset[str], mistakes: list[str]) -> Start | None:
@@ -20,6 +21,8 @@ def what_is_started_from(values, given: frozenset[str], mistakes: list[str]) -> 
     else:
         try:
             start = start_of(values.init_from, run)
+            if start.source is not None:
+                check_published(start.source)
         except UserError as error:
             mistakes.append(f"--init_from: {error}")
             return None

@@ -125,9 +125,9 @@ class Names:
         """The published shape of every tensor that a file must have."""
         return {name: entry.shape for name, entry in self._entries.items()}
 
-    def read(self, tensors: dict[str, np.ndarray], path: str) -> None:
-        """Gives every variable its tensor. If one is missing, unknown or misshapen, this is a
-        UserError and nothing is changed."""
+    def check(self, tensors: dict[str, np.ndarray], path: str) -> None:
+        """UserError if a tensor is missing, unknown or misshapen. Values are not read, except
+        those of constants."""
         missing = [name for name in self._entries if name not in tensors]
         known = self._entries.keys() | self._carried.keys()
         extra = [name for name in tensors if name not in known]
@@ -147,6 +147,10 @@ class Names:
                     f"{name} in {path} is not what it is in XTTS v2; this model computes its "
                     "spectrograms in another way"
                 )
+
+    def read(self, tensors: dict[str, np.ndarray], path: str) -> None:
+        """Gives every variable its tensor. If one does not fit (`check`), nothing is changed."""
+        self.check(tensors, path)
         for name, entry in self._entries.items():
             value = entry.to_ours(tensors[name])
             if not np.isfinite(value).all():

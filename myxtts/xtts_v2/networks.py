@@ -8,6 +8,7 @@ networks.directory().write("copy")      # all tensors as they are now
 import dataclasses
 from collections.abc import Iterable
 
+import keras
 import numpy as np
 
 from myxtts.xtts_v2.conditioning import Conditioning
@@ -62,6 +63,16 @@ def read_published(network, source: PublishedDirectory) -> None:
     else:
         found = {name: source.model[name] for name in names.shapes() if name in source.model}
         names.read(found, source.path)
+
+
+def check_published(source: PublishedDirectory) -> None:
+    """UserError names a tensor that is missing, unknown or misshapen in any of the files. Takes a
+    second at full size: values are not read, and the networks get no memory."""
+    with keras.StatelessScope(initialize_variables=False):
+        made = Published(source, drawn=False)
+    made.names.check(source.model, source.path)
+    if made.dvae is not None:
+        made.dvae_names.check(source.dvae, f"{source.path}/dvae.pth")
 
 
 def with_trained(source: PublishedDirectory, networks: Iterable) -> PublishedDirectory:

@@ -1,0 +1,69 @@
+"""--init_from: weights that do not fit are refused before anything else is made."""
+
+import re
+import shutil
+
+import pytest
+
+from myxtts.xtts_v2.pth import write_pth
+from myxtts.xtts_v2.weights import read_dvae, read_weights
+from tests.published_start import make_start
+
+HEAD, BOOK = "gpt.mel_head.weight", "codebook.embed_avg"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A published directory that fits."""
+    path = tmp_path_factory.mktemp("start") / "model"
+    make_start(path)
+    return path
+
+
+@pytest.fixture
+def told(whole, tmp_path, read_line):
+    """The mistakes of a command that starts from it after `change` was made to its tensors."""
+
+    def run(name, change):
+        shutil.copytree(whole, tmp_path / "model")
+        file = tmp_path / "model" / name
+        tensors = dict(read_dvae(file) if name == "dvae.pth" else read_weights(file).model)
+        change(tensors)
+        write_pth(file, tensors if name == "dvae.pth" else {"model": tensors})
+        return read_line(f"--init_from={tmp_path}/model").mistakes
+
+    return run
+
+
+def _rename(tensors):
+    tensors["other"] = tensors.pop(HEAD)
+
+
+def _turn(tensors):
+    tensors[HEAD] = tensors[HEAD].T
+
+
+@pytest.mark.parametrize(
+    "name, change, sentence",
+    [
+        ("model.pth", lambda t: t.pop(HEAD), rf"model lacks {HEAD}; it is no whole XTTS v2"),
+        ("model.pth", _rename, rf"model lacks {HEAD} and holds other, which a model of these"),
+        ("model.pth", _turn, rf"{HEAD} in .*model has the shape \[32, 34\] where \[34, 32\] is"),
+        ("dvae.pth", lambda t: t.pop(BOOK), rf"model/dvae\.pth lacks {BOOK}; it is no whole"),
+    ],
+)
+def test_a_missing_renamed_or_misshapen_tensor_is_a_mistake(told, name, change, sentence):
+    (mistake,) = told(name, change)
+    assert re.match(f"--init_from: .*{sentence}", mistake), mistake
+
+
+def test_a_whole_directory_is_no_mistake(whole, read_line):
+    assert read_line(f"--init_from={whole}").mistakes == []
+
+
+def test_a_file_without_its_end_is_a_mistake(whole, tmp_path, read_line):
+    shutil.copytree(whole, tmp_path / "model")
+    file = tmp_path / "model/model.pth"
+    file.write_bytes(file.read_bytes()[:-5000])
+    (mistake,) = read_line(f"--init_from={tmp_path}/model").mistakes
+    assert f"--init_from: {file} is no .pth file, or its end is missing" in mistake
