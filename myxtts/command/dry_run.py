@@ -31,7 +31,8 @@ def describe(job: Job, clips: Clips, devices: Devices) -> None:
         ("Memory of a training step, estimated", _memory(facts)),
         ("Advice", sentences or ["none: nothing was found that will hurt"]),
     )
-    for title, lines in sections:
+    # A mistake that is found on the way is all that is printed.
+    for title, lines in [(title, list(lines)) for title, lines in sections]:
         print(f"{title}")
         for line in lines:
             print(f"  {line}")
@@ -75,6 +76,8 @@ def _corpus(job: Job, clips: Clips, vocabulary) -> Iterator[str]:
     size = min(len(clips.training), job.train.batches.batch_size)
     batches = dataclasses.replace(job.train.batches, batch_size=size)
     data = StageData(clips.training, vocabulary, job.train, batches)
+    if vocabulary.unknown is not None:
+        yield f"[UNK]      {data.unknown:.1%} of the tokens; clips that have one are left out"
     yield f"batches    {data.plan.batches_per_epoch} an epoch, {data.shapes()} ({stage})"
 
 

@@ -172,6 +172,11 @@ class StageData:
         clips = self.plan.epoch(epoch).clips[batch]
         return clips[clips >= 0]
 
+    @property
+    def unknown(self) -> float:
+        """The share of tokens that the vocabulary lacks; the clips they are of are left out."""
+        return self._texts.unknown
+
     def shapes(self) -> str:
         """The shapes of batches in words."""
         frames = self.plan.bucket_frames

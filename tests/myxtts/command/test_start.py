@@ -1,10 +1,15 @@
 """--init_from: weights that do not fit are refused before anything else is made."""
 
+import dataclasses
 import re
 import shutil
 
+import numpy as np
 import pytest
 
+from myxtts import UserError
+from myxtts.command import dry_run
+from myxtts.command.corpora import Clips
 from myxtts.xtts_v2.pth import write_pth
 from myxtts.xtts_v2.weights import read_dvae, read_weights
 from tests.published_start import make_start
@@ -67,3 +72,23 @@ def test_a_file_without_its_end_is_a_mistake(whole, tmp_path, read_line):
     file.write_bytes(file.read_bytes()[:-5000])
     (mistake,) = read_line(f"--init_from={tmp_path}/model").mistakes
     assert f"--init_from: {file} is no .pth file, or its end is missing" in mistake
+
+
+def test_the_share_of_unknown_tokens_is_shown_and_half_of_them_are_refused(
+    whole, read_line, spoken_directory, spoken_corpus, caplog
+):
+    job = read_line(f"--init_from={whole} --train_data={spoken_directory} --batch_size=2").job
+
+    def shown(*texts):
+        corpus = spoken_corpus.subset(np.arange(len(texts)))
+        corpus = dataclasses.replace(corpus, texts=texts, languages=("en", "de"))
+        clips = Clips(corpus, None, {}, "a summary")
+        return list(dry_run._corpus(job, clips, job.start.vocabulary))
+
+    # Letters, and a tag for each text.
+    line = "[UNK]      {} of the tokens; clips that have one are left out"
+    assert line.format("0.0%") in shown("abc", "abc", "abc")
+    assert line.format("11.1%") in shown("ab", "abc", "\u00e9")
+    assert "they are left out" in caplog.text
+    with pytest.raises(UserError, match=r"1 of 3 clips .*\(54.5% of all tokens are \[UNK\]"):
+        shown("a", "a", "\u00e9" * 6)
