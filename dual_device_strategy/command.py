@@ -1,6 +1,7 @@
 """Shared by the commands of this package: device flags, errors in one sentence, output files."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -165,7 +166,7 @@ def start_emulation() -> None:
     """Starts the GPUs of --emulate_gpus, if any; a mistake in the flag ends the command."""
     with exit_on(ValueError, RuntimeError):
         start_emulation_from_flags()
-    if _EMULATE_GPUS.value is not None:
+    if _EMULATE_GPUS.value is not None and "TF_CPP_MIN_LOG_LEVEL" not in os.environ:
         quiet.leave_out_missing_cuda()
 
 

@@ -28,7 +28,7 @@ _kept: list = []  # the stderr that was there, and the process that filters
 
 def is_terminal() -> bool:
     """Whether a person reads stderr, also while its lines go through the other process."""
-    return os.isatty(_kept[0] if _kept else 2)
+    return os.isatty(_kept[0]) if _kept else sys.stderr.isatty()
 
 
 def quieten() -> None:
@@ -46,16 +46,18 @@ def quieten() -> None:
     filtering.stdin.close()
 
 
-def as_usual() -> None:
-    """Lets everything through again, once what was written so far has been passed on."""
+def as_usual() -> bool:
+    """Lets everything through again, once what was written so far has been passed on. Returns
+    whether anything was left out; nothing is where the user has set TF_CPP_MIN_LOG_LEVEL."""
     if not _kept:
-        return
+        return False
     stderr, filtering = _kept
     _kept.clear()
     sys.stderr.flush()
     os.dup2(stderr, 2)
     os.close(stderr)
     filtering.wait()
+    return True
 
 
 def _filter() -> None:

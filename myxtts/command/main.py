@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from absl import app, flags, logging
 
-from dual_device_strategy import command
+from dual_device_strategy import command, emulation
 from dual_device_strategy.devices import Devices
+from dual_device_strategy.emulation import quiet
 from myxtts import UserError, start_up
 from myxtts.command import console
 from myxtts.command.flags import arguments, groups, table
@@ -111,7 +112,9 @@ def _checked(mistakes: list[str]) -> tuple[Job, Devices]:
         )
     except (ValueError, RuntimeError) as error:
         found.append(f"{error}")
-    start_up.as_usual()
+    left_out = start_up.as_usual()
     if found:
         raise Mistakes(found)
+    if left_out and emulation.active():
+        quiet.leave_out_missing_cuda()
     return job, devices

@@ -8,8 +8,10 @@ from dual_device_strategy.emulation import quiet
 # The file alone, because importing the package takes seconds.
 DYING = """
 import os, runpy, sys
+stderr = os.fstat(2)
 runpy.run_path(sys.argv[1])["leave_out_missing_cuda"]()
 os.write(2, b"E0000 utils.cc] Failed to get device properties, error code: 302\\nlast words\\n")
+assert os.path.samestat(os.fstat(sys.stderr.fileno()), stderr)  # what bars are drawn on
 os.abort()
 """
 A_FUNCTION = """
