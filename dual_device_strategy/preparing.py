@@ -90,6 +90,7 @@ class Preparing:
             places=places,
             options=host_options,
             front_end=self._state,
+            takes_turns=len(devices) > 1,
         )
         shelves = 1 if self._state else 0  # a note of the iterator, before that of its lanes
 

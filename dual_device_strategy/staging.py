@@ -145,9 +145,11 @@ class Staging:
         return way.iterator_over(prepared, again=again)
 
 
-def places_for(slots: tuple[int, int], slots_change: bool) -> int:
+def places_for(slots: tuple[int, int], slots_change: bool, data_devices: int = 1) -> int:
     """How many batches a checkpoint may have to keep: one more than can be waiting."""
-    return 1 + sum(slots) + (MOST if slots_change else 0)
+    # Of several data devices each may hold one that it was dealt and one that it prepares.
+    dealt = data_devices * (2 + slots[0]) if data_devices > 1 else 0
+    return 1 + sum(slots) + dealt + (MOST if slots_change else 0)
 
 
 def _are_apart(one: str, other: str) -> bool:

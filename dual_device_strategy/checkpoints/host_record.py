@@ -37,6 +37,14 @@ class HostState:
     next_epoch: tf.Tensor | None = None  # the state of the next iterator, if needed
 
 
+@dataclasses.dataclass
+class NextEpoch:
+    """Where the next iterator of a distributed dataset begins, if a save had to make it."""
+
+    state: tf.Tensor | None = None
+    draws_seeds: bool = True  # as far as is known
+
+
 class HostRecorder:
     """Makes the records of one distributed dataset, whose functions are traced once.
 
@@ -44,10 +52,9 @@ class HostRecorder:
     `policy` is tf.data's policy for state outside of the pipeline.
     """
 
-    def __init__(self, spec, device: str, places: int, policy):
+    def __init__(self, spec, device: str, *, places: int, policy, next_epoch: NextEpoch):
         self.spec, self.device, self._places, self._policy = spec, device, places, policy
-        self.next_epoch: tf.Tensor | None = None  # where the next iterator of the host begins
-        self.draws_seeds = True  # as far as is known
+        self.next_epoch = next_epoch
         self._types, self._shapes = compat.flat_types(spec), compat.flat_shapes(spec)
         begun = tf.TensorSpec([], tf.int64)  # what `start` returns is an argument of the others
         self._start = trace(lambda: tf.constant(0, tf.int64))
@@ -120,7 +127,7 @@ class HostRecorder:
 
 
 class HostRecord:
-    """The record of one iterator of the host; `iterator` is what the first hop draws from.
+    """The record of one iterator of the host; `dataset` is iterated once, in place of it.
 
     With a state that was saved, the host's iterator goes on from there, and the batches that were
     in flight come first.  Where the host's state no longer holds what the order of the next epoch
@@ -133,9 +140,9 @@ class HostRecord:
             self._host = compat.resource_of(host)
             state = given.iterator
             if state is None and tf.executing_eagerly():
-                state, recorder.next_epoch = recorder.next_epoch, None
+                state, recorder.next_epoch.state = recorder.next_epoch.state, None
             elif state is not None:
-                recorder.next_epoch = given.next_epoch
+                recorder.next_epoch.state = given.next_epoch
             if state is not None:
                 tf.raw_ops.DeserializeIterator(resource_handle=self._host, serialized=state)
             self._asked = compat.anonymous_variable(tf.int64)
@@ -147,7 +154,7 @@ class HostRecord:
             )
             self._lock = _free_locks.pop() if _free_locks else _new_lock()
             dataset = self._dataset_after(given.in_flight)
-            self.iterator = iter(dataset.with_options(hop_options(False)))
+            self.dataset = dataset.with_options(hop_options(False))
         self._host_iterator = host
         # No ops here: this may run inside the tracing of a function, with its graph locked.
         weakref.finalize(self, _free_locks.append, self._lock)
@@ -203,23 +210,23 @@ class HostRecord:
                 result.first = index
             with tf.device(recorder.device):
                 result.in_flight.append(recorder._contents(batch))
-        if recorder.draws_seeds and seeds.are_gone(state):
+        if recorder.next_epoch.draws_seeds and seeds.are_gone(state):
             result.next_epoch = self._next_epoch()
         return result
 
     def _next_epoch(self) -> tf.Tensor | None:
         """The state of the host's next iterator, which begins there in this process as well."""
-        recorder = self._recorder
-        if recorder.next_epoch is None:
+        recorder, found = self._recorder, self._recorder.next_epoch
+        if found.state is None:
             with tf.device(recorder.device):
                 following = iter(compat.dataset_iterated_by(self._host_iterator))
                 state = tf.raw_ops.SerializeIterator(
                     resource_handle=compat.resource_of(following),
                     external_state_policy=recorder._policy.value,
                 )
-                recorder.draws_seeds = seeds.hold_seeds(state)
-                recorder.next_epoch = state if recorder.draws_seeds else None
-        return recorder.next_epoch
+                found.draws_seeds = seeds.hold_seeds(state)
+                found.state = state if found.draws_seeds else None
+        return found.state
 
 
 def _new_lock() -> tf.Tensor:

@@ -6,7 +6,12 @@ import functools
 import tensorflow as tf
 
 from dual_device_strategy.checkpoints.front_end_state import FrontEndState
-from dual_device_strategy.checkpoints.host_record import HostRecord, HostRecorder, HostState
+from dual_device_strategy.checkpoints.host_record import (
+    HostRecord,
+    HostRecorder,
+    HostState,
+    NextEpoch,
+)
 
 _POLICY = tf.data.experimental.ExternalStatePolicy
 
@@ -20,7 +25,11 @@ class IteratorState:
 
 
 class IteratorRecorder:
-    """Makes the records of one distributed dataset; nothing is traced until the first one."""
+    """Makes the records of one staging; nothing is traced until the first one.
+
+    `next_epoch` is shared by all stagings of a distributed dataset: the next epoch may begin in
+    another one than that in which this epoch was saved.
+    """
 
     def __init__(
         self,
@@ -30,16 +39,24 @@ class IteratorRecorder:
         places: int,
         options: tf.data.Options | None,
         front_end: FrontEndState | None,
+        takes_turns: bool = False,
     ):
+        """`takes_turns` says that several data devices take the batches in turns."""
         policy = options.experimental_external_state_policy if options else None
         self.policy = policy or _POLICY.FAIL
-        self.front_end = front_end
-        self.spec = spec
+        self.front_end, self.takes_turns = front_end, takes_turns
+        self.spec, self.next_epoch = spec, NextEpoch()
         self._device, self._places = device, places
 
     @functools.cached_property
     def host(self) -> HostRecorder:
-        return HostRecorder(self.spec, self._device, self._places, self.policy)
+        return HostRecorder(
+            self.spec,
+            self._device,
+            places=self._places,
+            policy=self.policy,
+            next_epoch=self.next_epoch,
+        )
 
 
 class IteratorRecord:
@@ -52,11 +69,17 @@ class IteratorRecord:
 
     def followed(self, host: tf.data.Iterator, *notes: tf.Tensor) -> tf.data.Iterator:
         """The iterator to draw from in place of the host's; `notes` is the front end's shelf."""
+        dataset = self.batches_of(host, *notes)
+        with tf.device(self._recorder.host.device):
+            return iter(dataset)
+
+    def batches_of(self, host: tf.data.Iterator, *notes: tf.Tensor) -> tf.data.Dataset:
+        """The same as a dataset, which can be iterated once."""
         given, self._given = self._given, None
         state = given.host if given else HostState(None, [])
         self._host = HostRecord(self._recorder.host, host, state)
         self._shelf = notes[0] if notes else None
-        return self._host.iterator
+        return self._host.dataset
 
     def given_values(self) -> list[tf.Tensor] | None:
         """What the front end's variables are to be when the first batch is prepared."""

@@ -42,10 +42,10 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
     the beginning of each epoch.  A backup replaces the previous one only when it is complete; a
     kill while it is written leaves the previous one.  When `fit` ends, backups are deleted.
 
-    It works under `DataModelSplitStrategy` and, with one data device,
-    `MirroredDataModelSplitStrategy` and `MultiWorkerDataModelSplitStrategy`, whose workers read
-    the first one's backups (the others write to directories beside it, "backup-1"), for
-    datasets whose iterators can be saved. Not in a backup: other callbacks, the order of a
+    It works under `DataModelSplitStrategy`, `MirroredDataModelSplitStrategy` (its choice of shares
+    is in the backup) and `MultiWorkerDataModelSplitStrategy`, whose workers read the first one's
+    backups (the others write to directories beside it, "backup-1"), for datasets whose iterators
+    can be saved. Not in a backup: other callbacks, the order of a
     validation dataset that shuffles, and random ops of the model that use neither kind of
     generator. A finished `fit` that was kept (`delete_checkpoint=False`) and gets more epochs
     begins the dataset's order anew.
@@ -176,8 +176,9 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
             "num_batches": self._epochs._num_batches if self._epochs else None,
             "has_iterator": self._iterator is not None,
             "variables": self._shapes(),
+            "parts": len(self._parts()),
         }
-        state = tf.train.Checkpoint(position=self._position, **self._state())
+        state = tf.train.Checkpoint(position=self._position, parts=self._parts(), **self._state())
         if self._iterator is not None:
             state.iterator = self._iterator
         self._manager._checkpoint = state
@@ -197,12 +198,26 @@ class MidEpochBackup(keras.callbacks.BackupAndRestore):
         all_of_it = [*self.model.variables, *self.model.metrics_variables]
         return [*all_of_it, *(optimizer.variables if optimizer is not None else [])]
 
+    def _parts(self) -> list[tf.Variable]:
+        """Each replica's own part of the metrics.
+
+        Keras shows the mean of the replicas' metrics.  With shares they count different numbers of
+        rows, and TensorFlow restores the sum, divided equally.
+        """
+        if getattr(self.model.distribute_strategy, "shares", None) is None:
+            return []
+        values = [variable.value for variable in self.model.metrics_variables]
+        return [part for value in values for part in getattr(value, "values", ())]
+
     def _shapes(self) -> list[str]:
         # Not their names, in which Keras counts the layers of a process.
         return [f"{v.dtype} {list(v.shape)}" for v in self._variables()]
 
     def _restore_variables(self, path: str) -> None:
         _read(path, **self._state())
+        parts = self._parts()
+        if parts and len(parts) == self._resumed[1].get("parts"):
+            _read(path, parts=parts)
 
     def _refuse_another_model(self, position: dict) -> None:
         if position["variables"] != self._shapes():

@@ -93,8 +93,12 @@ def difference(saved: list[str], present: list[str]) -> str | None:
     return None
 
 
-def refuse_hidden_state(front_end: FrontEnd | None, policy) -> None:
-    """Refuses a front end with state outside of variables, unless the policy allows it."""
+def refuse_hidden_state(front_end: FrontEnd | None, policy, takes_turns: bool) -> None:
+    """Refuses a front end whose state is not saved, unless the policy allows it.
+
+    State outside of variables never is; variables are not where several data devices, each with a
+    copy of its own, take the batches in turns.
+    """
     if front_end is None or policy != tf.data.experimental.ExternalStatePolicy.FAIL:
         return
     for function in front_end.functions:
@@ -107,3 +111,11 @@ def refuse_hidden_state(front_end: FrontEnd | None, policy) -> None:
                     "restore may differ, set experimental_external_state_policy of the dataset's "
                     "tf.data.Options to IGNORE or WARN"
                 )
+    if takes_turns and front_end.written:
+        raise ValueError(
+            "the iterator cannot be saved: the function of on_data_device() writes to a variable "
+            "(perhaps the state of a tf.random.Generator), of which each of several data devices "
+            "has a copy that only its own batches change; name only one data device, use stateless "
+            "ops, or, if the numbers after a restore may differ, set "
+            "experimental_external_state_policy of the dataset's tf.data.Options to IGNORE or WARN"
+        )

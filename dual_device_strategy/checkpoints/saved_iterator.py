@@ -47,7 +47,8 @@ class Place:
         self._record = record  # the last to go, after all that draws from it
 
     def _pipeline(self) -> list[str]:
-        pipelines.refuse_hidden_state(self._front_end, self._recorder.policy)
+        recorder = self._recorder
+        pipelines.refuse_hidden_state(self._front_end, recorder.policy, recorder.takes_turns)
         return pipelines.described(self._host, self._front_end)
 
     def snapshot(self, consumed: int) -> dict[str, tf.Tensor]:

@@ -14,7 +14,7 @@ from dual_device_strategy import compat
 from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
 from dual_device_strategy.front_end import split, traced_for
 from dual_device_strategy.replicas import compat as replica_compat
-from dual_device_strategy.replicas.dataset import SEVERAL_DATA_DEVICES, ReplicaDataset, counts_of
+from dual_device_strategy.replicas.dataset import ReplicaDataset, counts_of
 from dual_device_strategy.replicas.iterator import ReplicaIterator
 from dual_device_strategy.replicas.pieces import Cut, full_batch_size
 from dual_device_strategy.replicas.staging import ReplicaStaging
@@ -134,7 +134,7 @@ class WorkersDataset(ReplicaDataset):
         before = counted and counted.now()
         extended, staging, (part,) = self._strategy.extended, self._staging, self._cloned_datasets
         record = None
-        if tf.executing_eagerly() and len(extended.data_devices) == 1:
+        if tf.executing_eagerly():
             record = IteratorRecord(staging.recorder)
         batches = staging.iterator_over(part, record)
         iterator = self._iterator([batches], sealed=self._cut)
@@ -142,8 +142,6 @@ class WorkersDataset(ReplicaDataset):
             iterator.place = extended.place_of(
                 staging, part, front_end=self._front_end, iterator=batches, record=record
             )
-        elif tf.executing_eagerly():
-            iterator.cannot_be_saved = SEVERAL_DATA_DEVICES
         iterator.slots = self._staging.ready_slots + 2
         if counted:
             iterator.counts, iterator.arrivals = counted, counted.arrivals(before)

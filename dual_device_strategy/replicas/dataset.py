@@ -20,11 +20,6 @@ from dual_device_strategy.replicas.staging import ReplicaStaging
 from dual_device_strategy.slot_tuning import SlotTuning
 from dual_device_strategy.together import zipped
 
-SEVERAL_DATA_DEVICES = (
-    "its batches are prepared by several data devices in turns; name only one of them, or save the "
-    "model without the iterator"
-)
-
 
 class ReplicaDataset(compat.DistributedDataset):
     """A dataset of global batches, each prepared whole, cut, and copied to the replicas' devices.
@@ -101,6 +96,8 @@ class ReplicaDataset(compat.DistributedDataset):
                     data_devices=extended.data_devices,
                     **settings,
                 )
+            first = next(iter(self._stagings.values()))
+            self._stagings[plan].recorder.next_epoch = first.recorder.next_epoch
         return self._stagings[plan]
 
     def _create_cloned_datasets_from_dataset(
@@ -124,7 +121,7 @@ class ReplicaDataset(compat.DistributedDataset):
         before = counted and counted.now()
         staging, (host,) = self._staging, self._cloned_datasets
         record = None
-        if tf.executing_eagerly() and staging.can_be_saved:
+        if tf.executing_eagerly():
             record = IteratorRecord(staging.recorder)
         seals = staging.iterator_over(host, record)
         iterator = self._iterator([seals])
@@ -133,8 +130,6 @@ class ReplicaDataset(compat.DistributedDataset):
             iterator.place = Place(
                 staging, host, front_end=front_end, iterator=seals, record=record
             )
-        elif tf.executing_eagerly():
-            iterator.cannot_be_saved = SEVERAL_DATA_DEVICES
         iterator.slots = self._staging.ready_slots + 2
         if counted:
             iterator.counts = counted

@@ -129,8 +129,8 @@ class ReplicaBatchesSpec(tf.TypeSpec):
 class ReplicaIterator(SavedIterator, compat.DistributedIterator):
     """TensorFlow's distributed iterator, over staged batches.
 
-    `slots`, `arrivals` and `counts` are as in `StagedIterator`.  With one data device it can be
-    part of a checkpoint.
+    `slots`, `arrivals` and `counts` are as in `StagedIterator`.  It can be part of a
+    checkpoint; one made by a dataset function cannot.
     """
 
     slots = None

@@ -81,7 +81,7 @@ class ReplicaStaging:
             devices=data_devices,
             reader=targets[0],
             slots=prepared_slots,
-            places=places_for(slots, slots_change),
+            places=places_for(slots, slots_change, len(data_devices)),
             lanes=self._lanes,
             cut=cut_up,
             counts=counts,
@@ -132,11 +132,6 @@ class ReplicaStaging:
     def warm_up(self, warm_up: bool):
         self._preparing.warm_up = warm_up
 
-    @property
-    def can_be_saved(self) -> bool:
-        """Whether it is known which batches the loop has consumed; only with one data device."""
-        return len(self._lanes) == 1
-
     def iterator_over(
         self,
         host: tf.data.Dataset,
@@ -148,7 +143,11 @@ class ReplicaStaging:
         `record` collects what a checkpoint of the iterator needs.  If `again` is an iterator of
         this staging, it begins anew over `host`, and no other is made.
         """
-        hosts = replica_compat.dealt(self.host.of(host), len(self._lanes), self._host)
+        batches = self.host.of(host)
+        if record and len(self._lanes) > 1:  # what is recorded is the order of all
+            with tf.device(self._host):
+                batches, record = record.batches_of(iter(batches)), None
+        hosts = replica_compat.dealt(batches, len(self._lanes), self._host)
         warm_up = self.warm_up and again is None  # a restore may not be over
         prepared = self._preparing.iterators_over(hosts, record, warm_up)
         with tf.device(self._host):

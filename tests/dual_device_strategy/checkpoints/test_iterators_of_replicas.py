@@ -8,15 +8,23 @@ from dual_device_strategy import MirroredDataModelSplitStrategy, data_scope, on_
 from dual_device_strategy.checkpoints.host_record import HostRecord
 from tests.dual_device_strategy.checkpoints.test_mid_epoch_backup import Killed, run
 
-DEVICES = {"cpu": (["CPU:1"], ["CPU:2", "CPU:3"]), "gpu": (["GPU:1"], ["GPU:0", "GPU:1"])}
+DEVICES = {
+    "cpu": (["CPU:1"], ["CPU:2", "CPU:3"]),
+    "gpu": (["GPU:1"], ["GPU:0", "GPU:1"]),
+    "two data devices": (["CPU:1", "CPU:2"], ["CPU:3", "CPU:4"]),
+}
 
 
 def made(kind, front_end=None, **settings):
-    """A strategy, an iterator over 20 batches of up to 6 rows, and a count in its front end."""
+    """A strategy, an iterator over 20 batches of up to 6 rows, and a count in its front end (with
+    several data devices the front end only reads it)."""
     strategy = MirroredDataModelSplitStrategy(*DEVICES[kind], **settings)
     with strategy.scope(), data_scope():
         count = tf.Variable(0.0)
-    counted = lambda x: tf.cast(x, tf.float32) + 1000 * count.assign_add(1)  # noqa: E731
+    several = len(DEVICES[kind][0]) > 1
+    counted = lambda x: (  # noqa: E731
+        tf.cast(x, tf.float32) + 1000 * (count if several else count.assign_add(1))
+    )
     dataset = tf.data.Dataset.range(118).shuffle(20, seed=5).batch(6)
     dataset = dataset.apply(on_data_device(front_end or counted))
     return strategy, iter(strategy.experimental_distribute_dataset(dataset)), count
@@ -94,16 +102,57 @@ def test_loops_in_functions_count_what_they_take(tmp_path):
     assert rows(strategy, iterator) == rest
 
 
-def test_with_several_data_devices_an_iterator_says_that_it_cannot_be_saved(tmp_path):
-    strategy = MirroredDataModelSplitStrategy(["CPU:1", "CPU:2"], ["CPU:3", "CPU:4"])
-    iterator = iter(strategy.experimental_distribute_dataset(tf.data.Dataset.range(8).batch(2)))
-    with pytest.raises(ValueError, match="several data devices"):
-        tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "checkpoint"))
+@pytest.mark.parametrize("allowed", [False, True])
+def test_state_of_a_front_end_on_several_data_devices_is_refused_unless_allowed(allowed, tmp_path):
+    strategy = MirroredDataModelSplitStrategy(["CPU:1", "CPU:2"], ["CPU:3"])
+    with strategy.scope(), data_scope():
+        generator = tf.random.Generator.from_seed(1)
+    dataset = tf.data.Dataset.range(8).batch(2)
+    options = tf.data.Options()
+    policies = tf.data.experimental.ExternalStatePolicy
+    options.experimental_external_state_policy = policies.IGNORE if allowed else policies.FAIL
+    dataset = dataset.with_options(options)
+    noisy = dataset.apply(on_data_device(lambda x: (x, generator.uniform(tf.shape(x)))))
+    iterator = iter(strategy.experimental_distribute_dataset(noisy))
+    next(iterator)
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    if not allowed:
+        with pytest.raises(ValueError, match="copy that only its own batches change; name only"):
+            checkpoint.write(str(tmp_path / "checkpoint"))
+        return
+    path = checkpoint.write(str(tmp_path / "checkpoint"))
+    rest = [x.numpy().tolist() for x, _ in iterator]
+    checkpoint.read(path)
+    assert [x.numpy().tolist() for x, _ in iterator] == rest == [[2, 3], [4, 5], [6, 7]]
+
+
+@pytest.mark.parametrize("error_at", [2, 5])
+def test_with_several_data_devices_an_error_of_the_host_shifts_no_batch(error_at, tmp_path):
+    """Batches that are saved before it, and those that come after it."""
+    strategy = MirroredDataModelSplitStrategy(["CPU:1", "CPU:2"], ["CPU:3"])
+    figures = tf.range(10.0)
+    dataset = tf.data.Dataset.range(10).batch(1)
+    dataset = dataset.map(lambda x: tf.gather(figures, x + 10 * tf.cast(x == error_at, tf.int64)))
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    seen = []
+    while len(seen) < 10:
+        try:
+            seen.append(float(next(iterator)[0]))
+        except tf.errors.InvalidArgumentError:
+            seen.append(None)
+        if len(seen) == error_at + 1:
+            path = checkpoint.write(str(tmp_path / "checkpoint"))
+    assert seen == [None if x == error_at else x for x in range(10)]
+    checkpoint.read(path)
+    assert [float(x[0]) for x in iterator] == seen[error_at + 1 :]
 
 
 def test_a_fit_that_was_killed_goes_on_with_the_same_losses(tmp_path):
+    """With two data devices; with shares: test_killed."""
+
     def strategy():
-        return MirroredDataModelSplitStrategy(["CPU:1"], ["CPU:2", "CPU:1"], shares=(0.5, 0.5))
+        return MirroredDataModelSplitStrategy(["CPU:1", "CPU:3"], ["CPU:2", "CPU:4"])
 
     expected = run(strategy, None)
     with pytest.raises(Killed):

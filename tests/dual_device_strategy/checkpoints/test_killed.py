@@ -9,13 +9,24 @@ import pytest
 FIT = """
 import json, os, sys, time
 import keras, numpy as np, tensorflow as tf
-from dual_device_strategy import DataModelSplitStrategy, MidEpochBackup, on_data_device
+from dual_device_strategy import (
+    DataModelSplitStrategy, MidEpochBackup, MirroredDataModelSplitStrategy, on_data_device
+)
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
 keras.utils.set_random_seed(7)
 x = np.random.RandomState(0).randn(160, 6).astype("f")
-strategy = DataModelSplitStrategy("CPU:1", "CPU:2")
+if sys.argv[3:] == ["auto"]:
+    import pytest
+    from dual_device_strategy.replicas.plans import Costs
+    from tests.share_times import only_whole_batches, pretend
+    changes = pytest.MonkeyPatch()
+    pretend(changes, Costs(front_end=30, front_fixed=0, step_fixed=0, step=60), least=4)
+    only_whole_batches(changes)
+    strategy = MirroredDataModelSplitStrategy(["CPU:1"], ["CPU:2", "CPU:1"], shares="auto")
+else:
+    strategy = DataModelSplitStrategy("CPU:1", "CPU:2")
 data = tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True))).shuffle(99, seed=4)
 data = data.batch(4).apply(on_data_device(lambda x, y: (tf.math.tanh(x), y)))
 with strategy.scope():
@@ -30,8 +41,9 @@ class Losses(keras.callbacks.Callback):
             file.write(json.dumps([self.epoch, batch, logs["loss"]]) + "\\n")
         time.sleep(0.01)
 
-backup = MidEpochBackup(sys.argv[2], save_freq=2)
-model.fit(data, epochs=3, shuffle=False, verbose=0, callbacks=[Losses(), backup])
+backup = [MidEpochBackup(sys.argv[2], save_freq=2)] if sys.argv[2] else []
+model.fit(data, epochs=3, shuffle=False, verbose=0, callbacks=[Losses(), *backup])
+print(getattr(strategy, "shares", None))
 """
 
 
@@ -43,7 +55,7 @@ def losses(path):
 
 @pytest.mark.slow
 def test_killed_at_ten_random_moments_the_losses_are_the_same(run_python, processes, tmp_path):
-    done = run_python(["-c", FIT, tmp_path / "expected", tmp_path / "none"])
+    done = run_python(["-c", FIT, tmp_path / "expected", ""])
     assert done.returncode == 0, done.stderr[-2000:]
     expected = {(epoch, batch): loss for epoch, batch, loss in losses(tmp_path / "expected")}
     assert len(expected) == 120
@@ -69,3 +81,26 @@ def test_killed_at_ten_random_moments_the_losses_are_the_same(run_python, proces
     assert {(epoch, batch) for epoch, batch, _ in seen} == set(expected)
     assert [loss for _, _, loss in seen] == [expected[epoch, batch] for epoch, batch, _ in seen]
     assert not (tmp_path / "backup").exists()
+
+
+@pytest.mark.slow
+def test_killed_after_shares_were_chosen_it_goes_on_with_them_and_the_same_losses(
+    run_python, processes, tmp_path
+):
+    expected, file, backup = tmp_path / "expected", tmp_path / "losses", tmp_path / "backup"
+    done = run_python(["-c", FIT, expected, "", "auto"])
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == "(0.75, 0.25)\n"  # not the equal ones of the first epoch
+    process = processes.start(["-c", FIT, file, backup, "auto"])
+    while len(losses(file)) < 60 and process.poll() is None:
+        time.sleep(0.002)
+    assert process.poll() is None, process.stderr[-2000:]
+    process.kill()
+    process.wait(20)
+    file.unlink()
+    done = run_python(["-c", FIT, file, backup, "auto"])
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == "(0.75, 0.25)\n"
+    after = losses(file)
+    assert after[0][:2] > [1, 10]  # it went on in the middle of the second epoch
+    assert after == losses(expected)[-len(after) :]
