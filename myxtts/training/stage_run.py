@@ -149,8 +149,9 @@ class StageRun:
         while budget.steps is None or progress.step < budget.steps:
             steps, phase = self._next_call(measured)
             self._call(iterator, steps, phase)
-            interruption.signal = self.workers.meet(interruption.signal)
-            ends = interruption.signal or progress.step == budget.steps
+            # A signal that comes from here on is one worker's own until they meet again.
+            agreed = self.workers.meet(interruption.signal)
+            ends = agreed or progress.step == budget.steps
             if not ends and self.shares.are_due(progress.step, self.stage.phase_of(progress.step)):
                 iterator = None  # or its batches would stay beside the new ones
                 iterator = self._iterated_anew(batches)
@@ -169,7 +170,8 @@ class StageRun:
                 periodic.action()
                 if progress.evaluations_since_best >= (config.patience or float("inf")):
                     return f"no better in {config.patience} evaluations"
-            if interruption.signal:
+            if agreed:
+                interruption.signal = agreed
                 self.save()
                 self.workers.wait()  # until the first worker has written; the end of one ends all
                 return None

@@ -2,7 +2,9 @@
 
 import dataclasses
 import logging
+import os
 import re
+import signal
 
 import pytest
 
@@ -14,6 +16,7 @@ from myxtts.training.checkpoints import step_directories
 from myxtts.training.run_directory import RunDirectory, default_vocoder
 from myxtts.training.stages.tokenizer import TokenizerStage
 from myxtts.training.step_log import read_steps
+from myxtts.training.workers import Workers
 from tests.myxtts.training.toy_stage import Toy
 
 
@@ -37,6 +40,25 @@ def test_bad_batches_in_a_row_stop_the_run_with_their_clips(toy, tmp_path):
     assert "with the clips" in text and ".wav" in text
     # Saved every three steps; at the ninth three were left out, which is not too many yet.
     assert step_directories(RunDirectory(tmp_path).stage("tokenizer"))[-1].name == "step-00000009"
+
+
+def test_a_signal_that_comes_while_workers_meet_counts_at_their_next_meeting(
+    toy, tmp_path, monkeypatch
+):
+    """Else it would be lost, or one worker would stop while the others go on."""
+    meet, met = Workers.meet, []
+
+    def and_signal(self, signalled=None):
+        result = meet(self, signalled)
+        met.append(result)
+        if len(met) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return result
+
+    monkeypatch.setattr(Workers, "meet", and_signal)
+    report = toy(steps_per_call=1)()
+    assert report.interrupted == "SIGTERM" and met[2:] == [None, "SIGTERM"]
+    assert not (tmp_path / "report.md").exists()
 
 
 def test_bad_batches_are_counted_across_an_interruption(toy, tmp_path):

@@ -9,6 +9,7 @@ from myxtts.model.layers import mask_of, masked_mean
 from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
 from myxtts.training.stages import Stage
+from myxtts.training.stages.base import ClipMemory
 
 
 def mean_of_mels():
@@ -32,6 +33,14 @@ class Toy(Stage):
         super().__init__(at, needed)
         learning = at.config.stage(self.name)
         self.learners = {"toy": Learner([*self.networks.values()], learning)}
+
+    @classmethod
+    def width(cls, model):
+        return 128  # that of `tiny`
+
+    @classmethod
+    def clip_memory(cls, config, longest, text_tokens):
+        return ClipMemory(kept=80 * longest.frames, batch=80 * longest.frames)
 
     def front_end(self, batch):
         return {name: batch[name] for name in ("mel", "mel_lengths", "key")}
