@@ -235,8 +235,11 @@ def make_strategy(
     slots: int | str = 4,
     warm_up: bool = False,
     data_service: DataService | None = None,
+    weighs_rows: bool = False,
 ) -> tf.distribute.Strategy:
     """The strategy for these devices, one of each or several, with the flag's shares.
+
+    `weighs_rows` is the argument of `MirroredDataModelSplitStrategy`.
 
     Raises:
       ValueError: if slots or shares do not fit.
@@ -245,7 +248,11 @@ def make_strategy(
     if not devices.several:
         return DataModelSplitStrategy(devices, **options)
     return MirroredDataModelSplitStrategy(
-        devices.data_device, devices.model_device, shares=_SHARES.value, **options
+        devices.data_device,
+        devices.model_device,
+        shares=_SHARES.value,
+        weighs_rows=weighs_rows,
+        **options,
     )
 
 

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import logging
 
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
@@ -20,7 +19,13 @@ from dual_device_strategy.replicas.front_end_alone import FrontEndAlone, has_sta
 from dual_device_strategy.replicas.pieces import Cut, full_batch_size, rows_as_tensorflow
 from dual_device_strategy.replicas.plans import Plan, Roles
 from dual_device_strategy.replicas.share_tuning import ShareChoice, ShareTuning
-from dual_device_strategy.replicas.shares import AUTO, RowWeights, checked, refuse_too_few_rows
+from dual_device_strategy.replicas.shares import (
+    AUTO,
+    RowWeights,
+    checked,
+    refuse_too_few_rows,
+    warn_of_means,
+)
 from dual_device_strategy.staged_input import StagedInput, check_options, check_slots
 
 _NOT_SPLIT = "a whole dataset is not split; use distribute_datasets_from_function, or PER_WORKER"
@@ -95,6 +100,8 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
       warm_up: fill the READY slots before the first batch is handed out.
       cross_device_ops: as for `MirroredStrategy`.
       data_service: where the host's part of every dataset runs; None for this host.
+      weighs_rows: whether your loss gives every row of the global batch the same weight, and no
+        layer takes means over a replica's rows; then unequal shares need no warning.
     """
 
     _made = 0
@@ -109,17 +116,13 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
         warm_up: bool = False,
         cross_device_ops: tf.distribute.CrossDeviceOps | None = None,
         data_service: DataService | None = None,
+        weighs_rows: bool = False,
     ):
         check_slots(slots, auto=True)
         data, model = device_lists(data_devices, model_devices, shared=shares is not None)
         shares = None if shares is None else checked(shares, len(model))
-        if shares and len(set(shares)) > 1:
-            logging.warning(
-                "shares=%s: replicas have different numbers of rows, so a mean over a replica's "
-                "rows (reduce_mean, compute_average_loss without global_batch_size, Keras without "
-                "row_weights) and BatchNormalization differ from training on one device",
-                shares,
-            )
+        if shares and not weighs_rows:
+            warn_of_means(shares)
         # Collectives of two strategies in one process must not share their keys.
         MirroredDataModelSplitStrategy._made += 1
         self._collective_key_base = 1_000_000 + 1000 * MirroredDataModelSplitStrategy._made

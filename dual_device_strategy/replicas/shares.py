@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 import tensorflow as tf
+from absl import logging
 
 from dual_device_strategy import compat
 from dual_device_strategy.front_end import FrontEnd
@@ -39,6 +40,17 @@ def checked(shares: Sequence[float] | str, replicas: int) -> tuple[float, ...] |
             "rows out of model_devices"
         )
     return shares
+
+
+def warn_of_means(shares: tuple[float, ...] | str) -> None:
+    """Says what differs from one device if replicas have different numbers of rows."""
+    if shares == AUTO or len(set(shares)) > 1:
+        logging.warning(
+            "shares=%s: replicas have different numbers of rows, so a mean over a replica's rows "
+            "(reduce_mean, compute_average_loss without global_batch_size, Keras without "
+            "row_weights) and BatchNormalization differ from training on one device",
+            shares,
+        )
 
 
 def refuse_too_few_rows(asked: str, rows: int, pieces: Sequence[int]) -> None:

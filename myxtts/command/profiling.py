@@ -47,7 +47,7 @@ def profile_job(job: Job, clips: Clips, devices: Devices) -> int:
         logging.info("%s: measuring, %d times each", stage, job.values.profile_steps)
         try:
             strategy = command.make_strategy(
-                devices, slots=job.slots, warm_up=job.values.warm_up
+                devices, slots=job.slots, warm_up=job.values.warm_up, weighs_rows=True
             )
         except ValueError as error:
             raise UserError(f"{error}") from None

@@ -48,7 +48,8 @@ def make_strategy(job: Job, devices: Devices) -> tf.distribute.Strategy:
                 strategy = MultiWorkerDataModelSplitStrategy(data, model, slots=job.slots)
                 strategy.refuse_differences(_flags_of(job))
                 return strategy
-        options = {"slots": job.slots, "warm_up": job.values.warm_up}
+        # The loss is that of the whole batch, see model/whole_batch.py.
+        options = {"slots": job.slots, "warm_up": job.values.warm_up, "weighs_rows": True}
         if job.train.data_service is None:
             return command.make_strategy(devices, **options)
         service = DataService(job.train.data_service, mode="at most once")

@@ -125,9 +125,11 @@ class StageData:
             return divmod(position() if callable(position) else position, per_epoch)
 
         if self._config.data_service and stage is not None:
-            logging.warning(
+            logging.log_first_n(
+                logging.WARNING,
                 "batches come from the data service at %s, in another order in every run: a run "
                 "that is stopped goes on from its weights, but not with the same losses",
+                1,
                 self._config.data_service,
             )
             dataset = served_batches(

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
+from absl.testing import flagsaver
 
-from dual_device_strategy import DataModelSplitStrategy
+from dual_device_strategy import DataModelSplitStrategy, command
 from dual_device_strategy.devices import Device, Devices
 from myxtts import UserError
 from myxtts.command.strategies import make_strategy
@@ -48,6 +49,15 @@ def test_tensorflows_strategies_train_on_all_the_model_devices_or_on_the_first()
     several = Devices((cpu(1),), (cpu(2), cpu(3)), "asked for")
     assert make_strategy(job("mirrored"), several).num_replicas_in_sync == 2
     assert make_strategy(job("one_device"), several).extended.worker_devices[0][-5:] == "CPU:2"
+
+
+def test_shares_bring_no_warning_of_means_as_the_trainer_takes_none(caplog):
+    several = Devices((cpu(1),), (cpu(2), cpu(1)), "asked for")
+    with flagsaver.as_parsed(shares="0.75,0.25"):
+        assert make_strategy(job("split"), several).shares == (0.75, 0.25)
+        assert "mean over a replica's rows" not in caplog.text
+        command.make_strategy(several)
+        assert "mean over a replica's rows" in caplog.text
 
 
 def test_a_data_service_that_does_not_answer_is_told_before_anything_is_made():
