@@ -1,4 +1,4 @@
-"""Counts of batches on their way: for warming up, for `slots="auto"` and for the monitor."""
+"""Counts of batches on their way: for warming up, for the monitor, for slots and shares."""
 
 import dataclasses
 import time
@@ -16,40 +16,36 @@ class BatchCounts:
     started: tf.Variable  # batches asked of the host pipeline
     ended: tf.Variable  # whether the host pipeline has reached its end
     arrived: tf.Variable  # batches that reached the model device
-    # When a batch was asked of the host pipeline, and when it arrived, in seconds since the epoch;
-    # batch i is at place i % 256, so these are the latest 256.
-    asked: tf.Variable
+    # When a batch arrived, in seconds since the epoch; batch i is at place i % 256, so these are
+    # the latest 256.
     times: tf.Variable
     host_seconds: tf.Variable  # how long the data device has waited for the host pipeline
-    # Both cost time on the host's cores while a step is being started, so they are off by default.
-    sees_end: bool  # whether `ended` is set; about 0.1 ms a batch on the emulated pair
-    notes_asked: bool  # whether `started` and `asked` are set
+    # Whether `started` and `ended` are set.  It costs time on the host's cores while a step is
+    # being started, about 0.1 ms a batch on the emulated pair, so it is off by default.
+    sees_end: bool
 
     @classmethod
-    def on(cls, host: str, sees_end: bool = False, notes_asked: bool = False) -> "BatchCounts":
+    def on(cls, host: str, sees_end: bool = False) -> "BatchCounts":
         zero = tf.constant(0, tf.int64)
         return cls(
             started=compat.host_variable(zero, host),
             ended=compat.host_variable(False, host),
             arrived=compat.host_variable(zero, host),
-            asked=compat.host_variable(tf.zeros([256], tf.float64), host),
             times=compat.host_variable(tf.zeros([256], tf.float64), host),
             host_seconds=compat.host_variable(tf.constant(0, tf.float64), host),
             sees_end=sees_end,
-            notes_asked=notes_asked or sees_end,
         )
 
     def get_next_counted(self, iterator, types, shapes) -> list[tf.Tensor]:
-        """The host iterator's next flat element; notes that it was asked, and its end.
+        """The host iterator's next flat element; notes how long it took, and its end.
 
         It uses as few ops as possible.
         """
-        asked = first = tf.timestamp()
-        if self.notes_asked:
-            noted = self.asked.scatter_update(tf.IndexedSlices(asked, self.started % 256))
-            with tf.control_dependencies([noted]):
-                first = self.started.assign_add(1, read_value=False)
-        with tf.control_dependencies([first]):
+        asked = tf.timestamp()
+        first = [asked]
+        if self.sees_end:
+            first.append(self.started.assign_add(1, read_value=False))
+        with tf.control_dependencies(first):
             if not self.sees_end:
                 flat = tf.raw_ops.IteratorGetNext(
                     iterator=iterator, output_types=types, output_shapes=shapes
@@ -97,7 +93,7 @@ class BatchCounts:
             return self.arrived.handle  # it must return something, and this is not copied
 
         with tf.control_dependencies(flat):
-            self._call_on_host(count)
+            call_on_host(self.arrived.device, count)
 
     def note_end(self) -> None:
         """Notes that no more batches will come, although the host pipeline has not said so."""
@@ -106,17 +102,7 @@ class BatchCounts:
             self.ended.assign(True, read_value=False)
             return self.ended.handle
 
-        self._call_on_host(note)
-
-    def _call_on_host(self, function: Callable) -> None:
-        """Calls a function on the host; remotely, as a generator's function has only one device."""
-        device = self.arrived.device
-        with tf.init_scope(), tf.device(compat.host_of(device)):
-            target = tf.constant(device)
-        traced = tf.function(function, autograph=False).get_concrete_function()
-        tf.raw_ops.RemoteCall(
-            target=target, args=traced.captured_inputs, Tout=[tf.resource], f=traced
-        )
+        call_on_host(self.arrived.device, note)
 
     def now(self) -> tuple[int, int]:
         """How many batches the host pipeline was asked for so far, and how many have arrived."""
@@ -148,3 +134,14 @@ class BatchCounts:
                 if time.monotonic() > deadline:
                     return
             time.sleep(0.001)
+
+
+def call_on_host(device: str, function: Callable) -> None:
+    """Calls a function that returns a resource on `device`, the host.
+
+    It is called remotely, as a generator's function has only one device.
+    """
+    with tf.init_scope(), tf.device(compat.host_of(device)):
+        target = tf.constant(device)
+    traced = tf.function(function, autograph=False).get_concrete_function()
+    tf.raw_ops.RemoteCall(target=target, args=traced.captured_inputs, Tout=[tf.resource], f=traced)

@@ -186,13 +186,14 @@ class StagedDataset(compat.DistributedDataset):
         auto = extended.slots == "auto"
         if extended.warm_up or extended.running_input.counts_arrivals or auto:
             host_device = workers.worker_devices[0]
-            self._counts = BatchCounts.on(host_device, extended.warm_up, auto)
+            self._counts = BatchCounts.on(host_device, extended.warm_up)
         # On the host there is no hop whose times could be noted; 1 is the default.
         on_host = extended.data_device == workers.worker_devices[0]
         given = options is not None and options.experimental_per_replica_buffer_size != 1
         if auto and not on_host and not given:
             target = workers.compute_devices_for_worker(0)[0]
-            self._tuning = SlotTuning(self._counts, [target], bytes_of(component_specs(spec)))
+            size = bytes_of(component_specs(spec))
+            self._tuning = SlotTuning(self._counts, extended.data_devices, [target], size)
         self._staging = Staging(
             host_spec=host.element_spec,
             front_end=front_end,
@@ -201,7 +202,7 @@ class StagedDataset(compat.DistributedDataset):
             slots=extended.slot_counts(options),
             counts=self._counts,
             warm_up=extended.warm_up,
-            slots_change=self._tuning is not None,
+            times=self._tuning.preparing if self._tuning else (),
             host_options=host.options(),
         )
 

@@ -7,6 +7,7 @@
     lanes              where the batch waits for its copy, see `lanes.py`
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -21,6 +22,7 @@ from dual_device_strategy.hop import Hop
 from dual_device_strategy.host_part import HostPart
 from dual_device_strategy.lanes import NAME, Lanes
 from dual_device_strategy.out_of_memory import PREPARING, scope_name
+from dual_device_strategy.preparing_times import PreparingTimes
 
 _numbers = itertools.count()
 
@@ -41,6 +43,7 @@ class Preparing:
       captured_by: what says what the front end on a data device uses in the place of a tensor
         that it captured.
       noted: makes what gets the host's batches, of what would.
+      times: what notes when each data device asked for a batch and had prepared it, or nothing.
       saves_front_end: whether variables that the front end writes to are in checkpoints.
     """
 
@@ -63,6 +66,7 @@ class Preparing:
         host_options: tf.data.Options | None = None,
         captured_by: Callable[[str], Callable | None] = lambda device: None,
         noted: Callable | None = None,
+        times: Sequence[PreparingTimes] = (),
         saves_front_end: bool = True,
     ):
         self.number = next(_numbers)  # an id() comes back after the object is gone
@@ -98,12 +102,14 @@ class Preparing:
             made = front_end(flat, *notes[:shelves]) if front_end else flat
             return cut(made) if cut else made
 
+        def finish(lanes, times, flat, *notes):
+            made = lanes.put(notes[-1], apart(flat) if apart else flat) if lanes else flat
+            if times:
+                times.note_made(made)
+            return made
+
         for place, device in enumerate(devices if hops else []):
-            put = None
-            if lanes:
-                put = lambda flat, *notes, to=lanes[place]: to.put(  # noqa: E731
-                    notes[-1], apart(flat) if apart else flat
-                )
+            its_lanes, its_times = (each[place] if each else None for each in (lanes, times))
             self._hops.append(
                 Hop(
                     host_spec,
@@ -112,13 +118,13 @@ class Preparing:
                     scope=scope_name(PREPARING, specs),
                     slots=slots,
                     transform=transform if front_end or cut else None,
-                    element_spec=(NAME,) * lanes[place].takers if lanes else made_spec,
-                    get_next=self.get_next,
+                    element_spec=(NAME,) * its_lanes.takers if lanes else made_spec,
+                    get_next=its_times.noting_asked(self.get_next) if times else self.get_next,
                     failed=counts.note_end if warm_up else None,
                     warm_up=warm_up,
                     captured=captured_by(device) if front_end else None,
                     begin=self._begin if self._state else None,
-                    finish=put,
+                    finish=functools.partial(finish, its_lanes, its_times),
                     notes=shelves + (1 if lanes else 0),
                 )
             )

@@ -1,12 +1,17 @@
 """`slots="auto"`: the smallest number of slots that hides the jitter that was measured.
 
-Nothing is measured in the loop itself.  `batch_counts.py` notes two times of each batch: when the
-data device asked the host for it, and when it arrived on the model device.  From these follow the
-time that the data device needed for the batch and the time of the step before it:
+Nothing is measured in the loop itself.  Three times of each batch are noted: when the data device
+asked the host for it, when the function that prepares it was done (`preparing_times.py`), and when
+it arrived on the model device (`batch_counts.py`).  From these follow the time that the data device
+needed for the batch and the time of the step before it:
 
-* The data device asks for batch i + 1 as soon as batch i was taken from it, which is when batch i
-  had room on the model device.  If batch i arrived long after that, its arrival shows when it was
-  prepared; if at once, it is only known to have been prepared by then.
+* The data device asks for batch i + 1 as soon as batch i is prepared and was taken from it.  If it
+  asked at once, the model device had been waiting.  If it asked later, that is when batch i had
+  room on the model device.
+* A CPU is done with a batch when its function is.  A GPU's work is only queued then.  But the copy
+  of batch i + 1 from the host waits for it, and so does the function that prepares batch i + 1: if
+  that one took longer than a copy, its end shows when batch i was prepared.  If not, batch i had
+  been prepared when it got room.
 * The last room is made by the step when it takes a batch.  If the batch after it arrived before
   the step asked again, this is how long the step took; if not, the step took no longer than this.
 
@@ -25,8 +30,10 @@ from collections.abc import Sequence
 import numpy as np
 from absl import logging
 
+from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.devices import free_memory
+from dual_device_strategy.preparing_times import PreparingTimes
 from dual_device_strategy.whatif.pipeline import PartTimes, predict
 
 FIRST, MOST = 4, 8
@@ -37,6 +44,9 @@ TOLERANCE = 0.015
 # Share of the free memory that slots may take: allocators need room to move.
 USABLE = 0.9
 LEAST_SAMPLES = 20
+# What waited for less than that, in ms, did not wait; a machine that is busy needs up to LATE to
+# go on.
+NOTICED, LATE = 0.5, 1.0
 # Steps simulated for each number of slots.  They are epochs as long as the real one, because the
 # batches that are READY when it begins count for more in a short one; from one simulated epoch
 # to the next the ratio of two numbers of slots varies by a percent.
@@ -49,13 +59,15 @@ class SlotTuning:
     def __init__(
         self,
         counts: BatchCounts,
+        data_devices: Sequence[str],
         model_devices: Sequence[str],
         batch_bytes: int | None,
-        data_devices: int = 1,
     ):
-        """`batch_bytes` is the largest part of a batch that any device gets."""
+        """`batch_bytes` is the largest part of a batch that any model device gets."""
         self._counts, self._devices = counts, tuple(model_devices)
-        self._data_devices = data_devices
+        host = compat.host_of(data_devices[0])
+        self.preparing = [PreparingTimes(host) for _ in data_devices]
+        self._on_cpus = all("device:CPU" in device for device in data_devices)
         self.batch_bytes = batch_bytes
         self.slots = FIRST
         self._before = None
@@ -64,7 +76,7 @@ class SlotTuning:
         """The slots of the epoch that begins now, from the times of the one before."""
         chosen = FIRST
         if self._before is not None:
-            batches = int(self._counts.arrived) - self._before[1]
+            batches = int(self._counts.arrived) - self._before
             chosen = choose(*self._times(), batches) or self.slots
         fitting = self._fitting()
         if fitting < chosen:
@@ -73,17 +85,29 @@ class SlotTuning:
         if chosen != self.slots:
             logging.info("slots: %d from this epoch on, %d before", chosen, self.slots)
         self.slots = chosen
-        self._before = int(self._counts.started), int(self._counts.arrived)
+        self._before = int(self._counts.arrived)
+        self._asked_before = [times.now() for times in self.preparing]
         return chosen
 
     def _times(self):
-        started_before, arrived_before = self._before
+        """What `stage_times` finds; devices that prepared nothing are left out."""
         size = self._counts.times.shape[0]
-        count = int(self._counts.arrived) - arrived_before
+        count = int(self._counts.arrived) - self._before
         batches = np.arange(max(0, count - size + MOST + 1), count)
-        asked = self._counts.asked.numpy()[(started_before + batches) % size]
-        arrived = self._counts.times.numpy()[(arrived_before + batches) % size]
-        return stage_times(1e3 * asked, 1e3 * arrived, self.slots - 2, self._data_devices)
+        arrived = self._counts.times.numpy()[(self._before + batches) % size]
+        used = [
+            (times, before)
+            for times, before in zip(self.preparing, self._asked_before, strict=True)
+            if times.now() > before
+        ]
+        asked, made = np.zeros(len(batches)), np.zeros(len(batches))
+        for place, (times, before) in enumerate(used):
+            its = batches % len(used) == place  # they take batches in turns
+            asked[its], made[its] = times.since(before, batches[its] // len(used))
+        noted = (1e3 * times for times in (asked, made, arrived))
+        return stage_times(
+            *noted, self.slots - 2, data_devices=len(used), made_is_prepared=self._on_cpus
+        )
 
     def _fitting(self):
         """The most slots that fit into the model devices' memory, if that is known."""
@@ -100,43 +124,53 @@ class SlotTuning:
 
 
 def stage_times(
-    asked: np.ndarray, arrived: np.ndarray, ready_slots: int, data_devices: int = 1
+    asked: np.ndarray,
+    made: np.ndarray,
+    arrived: np.ndarray,
+    ready_slots: int,
+    *,
+    data_devices: int = 1,
+    made_is_prepared: bool = False,
 ):
     """How long the data devices and the steps took, from the times of each batch in ms.
 
     Several data devices take batches in turns, so each asks again when its own was taken; what is
-    returned is the time that all of them need for one batch.
+    returned is the time that all of them need for one batch.  `made_is_prepared` says that a batch
+    is prepared when the function that makes it is done, as on CPUs.
 
     Returns:
       Two arrays, of batches and of steps: times drawn evenly from the estimated distributions,
       empty where there are too few.  And the share of batches that were held up by full slots:
       the one before had arrived, and still they had no room.
     """
-    turns = data_devices
+    turns, nothing = data_devices, np.array([])
     room = asked[turns:]  # when batch i was taken to the model device
-    late = room[1:] > arrived[: max(0, len(room) - 1)] + 1.0
-    held_up = float(late.mean()) if len(late) else 0.0
-    transfer = np.quantile(arrived[:-turns] - room, 0.1) if len(room) else 0.0
-    soon = max(0.0, transfer) + 1.0
-    known = arrived[:-turns] - room > soon
-    ends = np.where(known, arrived[:-turns] - max(0.0, transfer), room)
+    if len(room) < 2:
+        return nothing, nothing, 0.0
+    made_next, made, arrived = made[turns:], made[: len(room)], arrived[: len(room)]
+    waited = room > made + NOTICED  # for room; if not, the model device had room for it before
+    held_up = float((room[1:] > np.maximum(made[1:], arrived[:-1]) + LATE).mean())
+    if made_is_prepared:
+        ends, known = made, np.ones(len(made), bool)
+    else:
+        copies = (made_next - room)[waited]
+        copy = np.quantile(copies, 0.1) if len(copies) >= LEAST_SAMPLES else 0.0
+        ends = np.maximum(room, made_next - copy)
+        known = ~waited | (ends > room + LATE)
     # It was at work from when it asked, or from the end of the batch before if that was later.
-    begins = np.maximum(asked[turns:-turns], ends[:-turns])
+    begins = np.maximum(asked[turns : len(room)], ends[:-turns])
     prepared = _estimated((ends[turns:] - begins) / turns, known[turns:])
 
-    if not ready_slots:  # the step itself waits for each transfer
-        return prepared, np.array([]), held_up
+    if not ready_slots or len(room) < ready_slots + 2:  # without one, the step waits for transfers
+        return prepared, nothing, held_up
     # Batch j was taken by the step when room was made for batch j + ready_slots.
-    took = room[ready_slots:]
-    batches = len(took) - 1
-    if batches < 1:
-        return prepared, np.array([]), held_up
-    full = took > arrived[ready_slots - 1 : ready_slots - 1 + len(took)] + 0.5
-    next_arrived = arrived[1 : 1 + batches]
-    waited = took[1:] < next_arrived + soon
-    until = np.where(waited, next_arrived, took[1:])
-    usable = full[:-1] | (ready_slots == 1)
-    stepped = _estimated((until - took[:-1])[usable], ~waited[usable])
+    took, seen = room[ready_slots:], waited[ready_slots:]
+    if ready_slots > 1:
+        seen = seen & (took > arrived[ready_slots - 1 : -1] + NOTICED)  # slots were full
+    next_arrived = arrived[1 : len(took)]
+    starved = took[1:] < next_arrived + LATE
+    until = np.where(starved, next_arrived, took[1:])
+    stepped = _estimated((until - took[:-1])[seen[:-1]], (seen[1:] & ~starved)[seen[:-1]])
     return prepared, stepped, held_up
 
 
@@ -180,8 +214,9 @@ def _estimated(times, known, count=200):
             weights.append(weight)
             left -= weight
     # What is left is shorter than every known time; it is unknown how much shorter.
-    values.append(values[-1] if values else 0.0)
-    weights.append(left)
+    parts = 20
+    values += list(values[-1] * (1 - (np.arange(parts) + 0.5) / parts))
+    weights += [left / parts] * parts
     shares = np.cumsum(weights[::-1])
     points = (np.arange(count) + 0.5) / count
     return np.array(values[::-1])[np.minimum(np.searchsorted(shares, points), len(values) - 1)]

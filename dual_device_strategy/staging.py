@@ -17,7 +17,7 @@
 time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -29,6 +29,7 @@ from dual_device_strategy.hop import Hop, component_specs, components, get_next
 from dual_device_strategy.lanes import NAME, Lanes
 from dual_device_strategy.out_of_memory import READY, bytes_of, scope_name
 from dual_device_strategy.preparing import Preparing
+from dual_device_strategy.preparing_times import PreparingTimes
 from dual_device_strategy.slot_tuning import MOST
 
 # A smaller batch is copied in less than 0.2 ms over a link of 5 GB/s; a second copy at once costs
@@ -49,17 +50,18 @@ class Staging:
         slots: tuple[int, int],
         counts: BatchCounts | None = None,
         warm_up: bool = False,
-        slots_change: bool = False,
+        times: Sequence[PreparingTimes] = (),
         host_options: tf.data.Options | None = None,
         captured: Callable | None = None,
     ):
         """Traces every function that the hops need.
 
         `slots` are the numbers of batches that may wait on the first and the second of `devices`.
-        With `slots_change`, `ready_slots` may be set anew between two iterators.  `host_options`
-        are the user's; a dataset inside a tf.function no longer has them.  `captured` is passed to
-        the hop to the data device.
+        With `times`, one for the data device, `ready_slots` may be set anew between two iterators.
+        `host_options` are the user's; a dataset inside a tf.function no longer has them.
+        `captured` is passed to the hop to the data device.
         """
+        slots_change = bool(times)
         (data_device, target_device), (prepared_slots, self.ready_slots) = devices, slots
         specs = component_specs(front_end_spec)
         size = bytes_of(specs)
@@ -87,6 +89,7 @@ class Staging:
             counts=counts,
             warm_up=warm_up,
             host_options=host_options,
+            times=times,
             captured_by=lambda device: captured,
             # What `captured` puts in another's place belongs to several replicas.
             saves_front_end=captured is None,

@@ -15,7 +15,8 @@ So overlap, stalls, memory and placement are what a machine with such devices wo
 
 What they do not mean. Ordinary ops compute, with the results of TensorFlow's CPU kernels, on the
 host's cores and in the host's time, and hold the thread that calls them: no figure says how fast
-a GPU would compute. Give the parts of a program their times with timed().
+a GPU would compute. (Assigning a variable only passes a pointer, and waits for nothing.) Give the
+parts of a program their times with timed().
 
 Where it differs from hardware, all of it:
 

@@ -16,7 +16,8 @@
 //
 // The work happens in the turn of the device's compute stream and counts as
 // its compute time.  Unlike CUDA's, such a kernel keeps the calling thread
-// until it is done; and the host's processors do the computing.
+// until it is done; and the host's processors do the computing.  What only
+// passes a pointer starts nothing on the device, and waits for nothing.
 
 #include <memory>
 #include <string>
@@ -68,12 +69,15 @@ class CpuKernelOnGpu : public OpKernel {
     for (MemoryType type : output_memory_types()) {
       on_device_ |= type == DEVICE_MEMORY;
     }
+    passes_a_pointer_ = construction->def().op() == "AssignVariableOp" ||
+                        construction->def().op() == "Bitcast";
   }
 
   void Compute(OpKernelContext* context) override {
     // What has all its data in host memory is computed by the host, CUDA or
     // not, and must not wait for the device.
-    if (!on_device_ || context->op_device_context() == nullptr) {
+    if (!on_device_ || passes_a_pointer_ ||
+        context->op_device_context() == nullptr) {
       return cpu_kernel_->Compute(context);
     }
     SP_Stream stream = ComputeStream(context);
@@ -85,6 +89,7 @@ class CpuKernelOnGpu : public OpKernel {
  private:
   std::unique_ptr<OpKernel> cpu_kernel_;
   bool on_device_ = false;
+  bool passes_a_pointer_ = false;
 };
 
 class RefusedOnGpu : public OpKernel {

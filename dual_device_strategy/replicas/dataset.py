@@ -53,9 +53,11 @@ class ReplicaDataset(compat.DistributedDataset):
         self._counts = counts_of(extended, workers, auto)
         self._slot_tuning = None
         if auto and extended.data_device != workers.worker_devices[0]:
-            size, count = bytes_of(component_specs(spec)), len(extended.data_devices)
+            size = bytes_of(component_specs(spec))
             piece = size and int(size * extended.largest_share)
-            self._slot_tuning = SlotTuning(self._counts, extended.worker_devices, piece, count)
+            self._slot_tuning = SlotTuning(
+                self._counts, extended.data_devices, extended.worker_devices, piece
+            )
         self._tuning, self._stagings = None, {}
         if extended.shares == AUTO:
             self._tuning = extended.tuning_of(dataset, front_end, host.element_spec, self._counts)
@@ -70,7 +72,7 @@ class ReplicaDataset(compat.DistributedDataset):
                 "targets": self._input_workers.compute_devices_for_worker(0),
                 "cut": cut,
                 "slots": extended.slot_counts(self._options),
-                "slots_change": self._slot_tuning is not None,
+                "times": self._slot_tuning.preparing if self._slot_tuning else (),
                 "counts": self._counts,
                 "warm_up": extended.warm_up or plan is not None,
                 "host_options": host.options(),
@@ -182,7 +184,7 @@ compat.register_zip(ReplicaIterator, zipped)
 def counts_of(extended, workers, auto: bool = False) -> BatchCounts | None:
     fills_first = extended.warm_up or extended.shares == AUTO
     if fills_first or extended.running_input.counts_arrivals or auto:
-        return BatchCounts.on(workers.worker_devices[0], fills_first, auto)
+        return BatchCounts.on(workers.worker_devices[0], fills_first)
     return None
 
 

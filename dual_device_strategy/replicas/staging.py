@@ -26,6 +26,7 @@ from dual_device_strategy.hop import Hop, component_specs, hop_options, name_ten
 from dual_device_strategy.lanes import NAME, Lanes
 from dual_device_strategy.out_of_memory import READY, scope_name
 from dual_device_strategy.preparing import Preparing
+from dual_device_strategy.preparing_times import PreparingTimes
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.boxes import boxed, sealed
 from dual_device_strategy.replicas.pieces import Cut
@@ -47,7 +48,7 @@ class ReplicaStaging:
         targets: Sequence[str],
         cut: Cut,
         slots: tuple[int, int],
-        slots_change: bool = False,
+        times: Sequence[PreparingTimes] = (),
         counts: BatchCounts | None = None,
         warm_up: bool = False,
         host_options: tf.data.Options | None = None,
@@ -58,7 +59,8 @@ class ReplicaStaging:
         """Traces every function that the hops need.
 
         `captured_by(data_device)` returns a function that replaces a captured tensor in the front
-        end on that device.  `noted` wraps the function that gets the host's batches.  With
+        end on that device.  With `times`, one for each data device, `ready_slots` may be set anew
+        between two iterators.  `noted` wraps the function that gets the host's batches.  With
         `at_targets` the data device is the host, and each replica's device prepares its piece with
         its own function; `front_end_spec` is then the type of the host's batches.
         """
@@ -81,7 +83,7 @@ class ReplicaStaging:
             devices=data_devices,
             reader=targets[0],
             slots=prepared_slots,
-            places=places_for(slots, slots_change, len(data_devices)),
+            places=places_for(slots, bool(times), len(data_devices)),
             lanes=self._lanes,
             cut=cut_up,
             counts=counts,
@@ -89,6 +91,7 @@ class ReplicaStaging:
             host_options=host_options,
             captured_by=captured_by,
             noted=noted,
+            times=times[: len(data_devices)],
             saves_front_end=len(data_devices) == 1,
         )
         self.number, self.recorder = self._preparing.number, self._preparing.recorder

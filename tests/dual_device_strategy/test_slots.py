@@ -14,10 +14,11 @@ from dual_device_strategy import (
 from dual_device_strategy.whatif import PartTimes, predict
 
 
-def noted_times(stages, slots, steps=250, reads_every=1):
-    """What the stages would have noted: when each batch was asked for, and when it arrived."""
+def noted_times(stages, slots, steps=250, *, reads_every=1, on_cpu=False):
+    """What the stages would have noted: when each batch was asked for, made, and had arrived."""
     spans = predict(stages, slots=slots, steps=steps, seed=3, reads_every=reads_every).spans
     arrived = np.array([span["transfer"][1] for span in spans])
+    prepared = [span["front_end"][1] for span in spans]
     got = []
     for i, span in enumerate(spans):
         read = reads_every and i % reads_every == 0
@@ -25,11 +26,13 @@ def noted_times(stages, slots, steps=250, reads_every=1):
         got.append(max(free, span["transfer"][1]))
     ready = slots - 2
     copies = min(2, ready)
-    taken = [
-        max(got[i - ready] if i >= ready else 0, arrived[i - copies] if i >= copies else 0)
-        for i in range(len(spans))
-    ]
-    return np.array([0, *taken[:-1]]), arrived
+    asked, made = [0], []
+    for i in range(len(spans)):
+        # A GPU's work is queued as soon as the batch before is prepared.
+        made.append(prepared[i] if on_cpu else max(asked[i], prepared[i - 1] if i else 0))
+        room = max(got[i - ready] if i >= ready else 0, arrived[i - copies] if i >= copies else 0)
+        asked.append(max(room, made[i]))
+    return np.array(asked[:-1]), np.array(made), arrived
 
 
 def varying(mean, spread):
@@ -42,13 +45,33 @@ def test_many_slots_that_are_seldom_full_stay():
     assert slot_tuning.choose(*noted, batches=400) >= 6
 
 
+@pytest.mark.parametrize("on_cpu", [False, True])
 @pytest.mark.parametrize("slots", [3, 5])
-def test_stage_times_are_found_from_when_batches_were_asked_for_and_arrived(slots):
+def test_stage_times_are_found_from_when_batches_were_asked_for_made_and_arrived(slots, on_cpu):
     stages = PartTimes(front_end=varying(15, 0.6), transfer=0.3, step=varying(20, 0.6))
-    prepared, stepped, _ = slot_tuning.stage_times(*noted_times(stages, slots), slots - 2)
+    prepared, stepped, _ = slot_tuning.stage_times(
+        *noted_times(stages, slots, on_cpu=on_cpu), slots - 2, made_is_prepared=on_cpu
+    )
     assert prepared.mean() == pytest.approx(15, rel=0.15)
     assert stepped.mean() == pytest.approx(20, rel=0.15)
-    assert stepped.std() == pytest.approx(12, rel=0.2)
+    assert stepped.std() == pytest.approx(12, rel=0.25)
+
+
+@pytest.mark.parametrize("on_cpu", [False, True])
+@pytest.mark.parametrize("transfer", [0.3, 5])
+def test_the_slower_part_is_found_and_whether_slots_were_full(transfer, on_cpu):
+    for front_end, step, held in ((20, 4, 0.0), (4, 20, 1.0)):
+        stages = PartTimes(
+            front_end=varying(front_end, 0.3), transfer=transfer, step=varying(step, 0.3)
+        )
+        prepared, stepped, held_up = slot_tuning.stage_times(
+            *noted_times(stages, 4, on_cpu=on_cpu), 2, made_is_prepared=on_cpu
+        )
+        assert held_up == pytest.approx(held, abs=0.05)
+        if on_cpu or front_end > step:
+            assert prepared.mean() == pytest.approx(front_end, rel=0.1)
+        if step > front_end:
+            assert stepped.mean() == pytest.approx(step, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -82,19 +105,19 @@ def test_a_loop_that_runs_ahead_needs_no_more_than_four(spread, reads_every):
 
 
 def test_too_few_batches_change_nothing():
-    asked, arrived = noted_times(PartTimes(front_end=5, step=10), 3, steps=20)
+    asked, made, arrived = noted_times(PartTimes(front_end=5, step=10), 3, steps=20)
     for count in (5, 0):
-        times = slot_tuning.stage_times(asked[:count], arrived[:count], 1)
+        times = slot_tuning.stage_times(asked[:count], made[:count], arrived[:count], 1)
         assert slot_tuning.choose(*times, batches=count) is None
 
 
-def jittered(batches, mean=None):
-    """Batches whose front end and step vary; with `mean`, of both in ms, they have two rows."""
-    times = np.random.default_rng(2).exponential(mean or 4, [batches, 2]).astype(np.float32)
+def jittered(batches, means=None):
+    """Batches whose front end and step vary; with `means`, of both in ms, they have two rows."""
+    times = np.random.default_rng(2).exponential(means or 6, [batches, 2]).astype(np.float32)
     source = tf.data.Dataset.from_tensor_slices((np.arange(batches), times))
 
     def front_end(index, times):
-        step_ms = tf.fill([2], times[1]) if mean else times[1]
+        step_ms = tf.fill([2], times[1]) if means else times[1]
         return emulation.timed((tf.cast(tf.fill([1000], index), tf.float32), step_ms), ms=times[0])
 
     return source.apply(on_data_device(front_end))
@@ -102,7 +125,7 @@ def jittered(batches, mean=None):
 
 def test_slots_change_between_epochs_only_and_batches_stay_the_same():
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1", slots="auto")
-    dataset = strategy.experimental_distribute_dataset(jittered(100))
+    dataset = strategy.experimental_distribute_dataset(jittered(150))
 
     @tf.function
     def step(batch, ms):
@@ -114,7 +137,7 @@ def test_slots_change_between_epochs_only_and_batches_stay_the_same():
         for batch, ms in dataset:
             seen.append(float(step(batch, ms)))
             slots.add(strategy.extended.running_input.slots)
-        assert seen == list(range(100))
+        assert seen == list(range(150))
         used.append(slots)
     assert used[0] == {4}
     # Exponential times are so uneven that four slots cannot be enough.
@@ -122,12 +145,23 @@ def test_slots_change_between_epochs_only_and_batches_stay_the_same():
     assert 5 <= second <= 8
 
 
-@pytest.mark.timing
-def test_slots_of_several_devices_change_as_those_of_a_pair(monkeypatch):
+STRATEGIES = {
+    "a pair of GPUs": lambda: DataModelSplitStrategy("GPU:1", "GPU:0", slots="auto"),
+    "a pair of CPUs": lambda: DataModelSplitStrategy("CPU:3", "CPU:1", slots="auto"),
+    "several CPUs": lambda: MirroredDataModelSplitStrategy(
+        ["CPU:3"], ["CPU:1", "CPU:2"], slots="auto"
+    ),
+    "two data devices": lambda: MirroredDataModelSplitStrategy(
+        ["CPU:3", "CPU:4"], ["CPU:1"], slots="auto"
+    ),
+}
+
+
+@pytest.mark.parametrize("devices", STRATEGIES)
+def test_what_is_noted_tells_the_slower_part_and_slots_change(devices, monkeypatch):
     noted = []
     monkeypatch.setattr(slot_tuning, "choose", lambda *times: noted.append(times) or 7)
-    strategy = MirroredDataModelSplitStrategy(["CPU:3"], ["CPU:1", "CPU:2"], slots="auto")
-    dataset = strategy.experimental_distribute_dataset(jittered(60, mean=2))
+    strategy = STRATEGIES[devices]()
 
     @tf.function
     def step(batch, ms):
@@ -136,14 +170,18 @@ def test_slots_of_several_devices_change_as_those_of_a_pair(monkeypatch):
 
         return strategy.experimental_local_results(strategy.run(replica, args=(batch, ms)))
 
-    used = []
-    for _ in range(2):
-        seen = [float(step(*batch)[1]) for batch in dataset]
-        assert seen == list(range(60))
-        used.append(strategy.extended.running_input.slots)
-    assert used == [4, 7]
-    ((prepared, stepped, held_up, batches),) = noted
-    assert len(prepared) and len(stepped) and 0 <= held_up <= 1 and batches == 60
+    for means in ([8, 1], [1, 8]):
+        dataset = strategy.experimental_distribute_dataset(jittered(100, means))
+        assert [float(step(*batch)[-1]) for batch in dataset] == list(range(100))
+        assert strategy.extended.running_input.slots == 4
+        iter(dataset)
+        assert strategy.extended.running_input.slots == 7
+    (prepared, _, seldom, batches), (_, stepped, often, _) = noted
+    assert batches == 100 and seldom < 0.75 * often
+    # What is timed takes no less; the machine may pause.
+    data_devices = len(strategy.extended.data_devices)
+    assert 0.7 * 8 / data_devices < prepared.mean() < 2.5 * 8 / data_devices
+    assert 0.7 * 8 < stepped.mean() < 2.5 * 8
 
 
 def test_slots_stay_inside_the_free_memory(monkeypatch):

@@ -42,6 +42,18 @@ def test_the_caller_goes_on_while_the_device_is_held():
         assert dispatched < 0.1 < 0.3 <= use.seconds
 
 
+def test_assigning_a_variable_passes_a_pointer_and_waits_for_nothing():
+    with tf.device("/GPU:1"):
+        mark, on = tf.Variable(False), tf.constant(True)
+        with emulation.measure() as use:
+            y = emulation.timed(tf.constant(1.0), ms=200)
+            mark.assign(on, read_value=False)
+            assigned = use.seconds
+            y.numpy()
+    assert assigned < 0.1 < 0.2 <= use.seconds
+    assert bool(mark)
+
+
 def test_synchronizing_the_devices_waits_for_what_they_were_given():
     with tf.device("/CPU:0"):  # for both at once; see test_two_devices_are_held_at_the_same_time
         x = tf.constant(1.0)
