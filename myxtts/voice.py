@@ -55,8 +55,10 @@ class Voice:
         # their rate, and less than one for all of those above it.
         self.context_codes = networks.config.model.tokenizer.residual_blocks + 3
         self._log_mel = make_log_mel(self.audio)
-        self._pieces_cloned = tf.function(self.pieces_cloned, reduce_retracing=True)
-        self._samples = tf.function(self._sound, reduce_retracing=True)
+        self._pieces_cloned = tf.function(
+            self.pieces_cloned, reduce_retracing=True, autograph=False
+        )
+        self._samples = tf.function(self._sound, reduce_retracing=True, autograph=False)
 
     @classmethod
     def load(cls, path: str | os.PathLike, vocoder: str | None = None) -> "Voice":

@@ -199,6 +199,7 @@ def _clip_reader(corpus: Corpus, *, texts: Texts, plan: BatchPlan, samples_of, t
     def padded(values, size):
         return tf.pad(values, [[0, size - tf.shape(values)[0]]])
 
+    @tf.autograph.experimental.do_not_convert  # there is nothing to convert, but looking takes time
     def read(row):
         clip, bucket = row[_CLIP], row[_BUCKET]
         waveform = padded(pcm(clip, 0, samples[clip]), bucket_samples[bucket])

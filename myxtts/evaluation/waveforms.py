@@ -43,7 +43,7 @@ def cut(waveforms: tf.Tensor, mel_lengths: tf.Tensor, audio: AudioConfig) -> lis
     return [row[:n] for row, n in zip(np.asarray(waveforms), samples, strict=True)]
 
 
-_griffin_lim = tf.function(griffin_lim, reduce_retracing=True)
+_griffin_lim = tf.function(griffin_lim, reduce_retracing=True, autograph=False)
 
 
 @functools.lru_cache

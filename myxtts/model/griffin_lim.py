@@ -39,12 +39,19 @@ def griffin_lim(
 
     angle = tf.random.stateless_uniform(tf.shape(magnitude), [5, 3], 0.0, 2 * np.pi)
     direction = tf.complex(tf.cos(angle), tf.sin(angle))
-    before = tf.zeros_like(direction)
-    for _ in tf.range(iterations):
+
+    def one(direction, before):
         rebuilt = to_spectrum(to_waveform(magnitude * direction))
         ahead = rebuilt + momentum * (rebuilt - before)
-        direction = ahead / tf.cast(tf.maximum(tf.abs(ahead), 1e-8), tf.complex64)
-        before = rebuilt
+        return ahead / tf.cast(tf.maximum(tf.abs(ahead), 1e-8), tf.complex64), rebuilt
+
+    direction, _ = tf.while_loop(
+        lambda *_: True,
+        one,
+        (direction, tf.zeros_like(direction)),
+        shape_invariants=(tf.TensorShape([None] * 3),) * 2,
+        maximum_iterations=iterations,
+    )
     begin = n_fft // hop * hop + n_fft // 2
     return to_waveform(magnitude * direction)[:, begin : begin + frames * hop]
 

@@ -14,6 +14,8 @@ from myxtts.features import mel_filters
 
 # A round starts from an extrapolated spectrum; 0.5 and 0.99 are worse.
 _MOMENTUM = 0.7
+# More rounds than in training are a loop in a graph: each one traced takes a tenth of a second.
+_UNROLLED = 4
 
 
 class MelCorrection:
@@ -39,11 +41,16 @@ class MelCorrection:
 
     def samples_of(self, spectrum: tf.Tensor) -> tf.Tensor:
         """The samples of complex [B, F, bins], as loud at the ends, where fewer frames overlap."""
-        hop, n_fft = self.audio.hop_length, self.audio.n_fft
-        pieces = tf.signal.irfft(spectrum, [n_fft]) * self._window
-        weights = tf.tile(tf.square(self._window)[None], [tf.shape(spectrum)[1], 1])
-        weight = tf.signal.overlap_and_add(weights, hop)
-        return tf.signal.overlap_and_add(pieces, hop) / tf.maximum(weight, 0.05)
+        return self._joined(spectrum, self._weight(tf.shape(spectrum)[1]))
+
+    def _weight(self, frames: tf.Tensor) -> tf.Tensor:
+        """What every sample that `frames` frames reach is divided by when they are added up."""
+        weights = tf.tile(tf.square(self._window)[None], [frames, 1])
+        return tf.maximum(tf.signal.overlap_and_add(weights, self.audio.hop_length), 0.05)
+
+    def _joined(self, spectrum: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+        pieces = tf.signal.irfft(spectrum, [self.audio.n_fft]) * self._window
+        return tf.signal.overlap_and_add(pieces, self.audio.hop_length) / weight
 
     def bins_of(self, samples: tf.Tensor) -> tf.Tensor:
         """The complex spectrum [B, F, bins] of all frames that lie within the samples."""
@@ -56,11 +63,30 @@ class MelCorrection:
     def correct(self, samples: tf.Tensor, mel: tf.Tensor, rounds: int) -> tf.Tensor:
         """The samples after `rounds` rounds towards the log-mel [B, F, mels]."""
         wanted = tf.exp(tf.cast(mel, tf.float32))
-        before = None
-        for _ in range(rounds):
+        weight = self._weight(tf.shape(mel)[1])
+
+        def one(samples, before=None):
             bins = self.bins_of(samples)
             ahead = bins if before is None else bins + _MOMENTUM * (bins - before)
-            samples, before = self.samples_of(self._corrected(ahead, wanted)), bins
+            return self._joined(self._corrected(ahead, wanted), weight), bins
+
+        if not rounds:
+            return samples
+        shape = samples.shape
+        samples, bins = one(samples)
+        if rounds <= _UNROLLED:
+            for _ in range(rounds - 1):
+                samples, bins = one(samples, bins)
+        else:
+            samples, bins = tf.while_loop(
+                lambda *_: True,
+                one,
+                (samples, bins),
+                shape_invariants=(tf.TensorShape([None] * 2), tf.TensorShape([None] * 3)),
+                maximum_iterations=rounds - 1,
+                parallel_iterations=1,
+            )
+        samples.set_shape(shape)
         return samples
 
     def _corrected(self, bins, wanted):

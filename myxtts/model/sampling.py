@@ -134,7 +134,8 @@ def _trace(gpt):
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([None], tf.int32),
             tf.TensorSpec([], tf.int32),
-        ]
+        ],
+        autograph=False,
     )
     def begin(latents, text, text_lengths, max_tokens):
         logits, cache = gpt.start(latents, text, text_lengths, max_tokens)
@@ -156,7 +157,9 @@ def _trace(gpt):
     # What `begin` returns, with the sizes open that its signature leaves open.
     state = spec(begin.get_concrete_function().structured_outputs)
 
-    @tf.function(input_signature=[state, spec(_settings(0)), tf.TensorSpec([], tf.int32)])
+    signature = [state, spec(_settings(0)), tf.TensorSpec([], tf.int32)]
+
+    @tf.function(input_signature=signature, autograph=False)
     def advance(state, settings, until):
         def going(state):
             return (state["step"] < until) & ~tf.reduce_all(state["done"])

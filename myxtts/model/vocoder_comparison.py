@@ -27,9 +27,9 @@ def compare_vocoders(
 
     # One trace for all shapes: tracing takes as long as the clips.
     mels = tf.TensorSpec([None, None, audio.n_mels])
-    clips = tf.TensorSpec([None], tf.int32)
+    signature = [mels, mels, tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, None])]
 
-    @tf.function(input_signature=[mels, mels, clips, tf.TensorSpec([None, None])])
+    @tf.function(input_signature=signature, autograph=False)
     def distances(mel, recorded, lengths, speaker):
         there = tf.sequence_mask(lengths, tf.shape(mel)[1], tf.float32)[:, :, None]
         # A clip is silent beyond its length, so padding favours neither.

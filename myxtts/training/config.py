@@ -57,7 +57,7 @@ class TrainConfig:
     log_steps: int = 50
     evaluate_steps: int = 500
     evaluation_clips: int = 64  # held-out clips an evaluation looks at
-    sample_steps: int = 1000
+    sample_steps: int = 2000
     checkpoint_steps: int = 500
     keep_checkpoints: int = 3
     patience: int | None = None  # evaluations without a better one before a stage ends

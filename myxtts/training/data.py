@@ -159,6 +159,7 @@ class StageData:
         options.experimental_distribute.auto_shard_policy = policies.DATA
         dataset = dataset.with_options(options)
 
+        @tf.autograph.experimental.do_not_convert  # which took half of the time of tracing it
         def front_end(batch):
             batch = features(batch)
             return batch if stage is None else stage.front_end(batch)

@@ -115,7 +115,7 @@ class Exhibits:
         traced = isinstance(fn, tf.types.experimental.PolymorphicFunction)
         return tf.nest.map_structure(
             lambda made: self.strategy.experimental_local_results(made)[0],
-            (run if traced else tf.function(run))(*args),
+            (run if traced else tf.function(run, autograph=False))(*args),
         )
 
     def references(self) -> dict[str, Reference]:

@@ -118,19 +118,24 @@ class Loop:
         with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
             return batch, tf.timestamp() - asked
 
+    def _on_replicas(self, fn, args):
+        # Only our loops over steps need AutoGraph. To look through everything else took a third of
+        # the time of tracing.
+        self.strategy.run(tf.autograph.experimental.do_not_convert(fn), args=args)
+
     def _run(self, iterator, steps, phase):
         for _ in tf.range(steps):
             if self.config.grad_accum == 1:
                 batch, waited = self._next(iterator)
-                self.strategy.run(self._step, args=(batch, waited, phase))
+                self._on_replicas(self._step, args=(batch, waited, phase))
             else:
                 waited = tf.zeros([], tf.float64)
                 for _ in tf.range(self.config.grad_accum - 1):
                     batch, more = self._next(iterator)
-                    self.strategy.run(self._add, args=(batch, phase))
+                    self._on_replicas(self._add, args=(batch, phase))
                     waited += more
                 batch, more = self._next(iterator)
-                self.strategy.run(self._step, args=(batch, waited + more, phase))
+                self._on_replicas(self._step, args=(batch, waited + more, phase))
 
     @property
     def _several(self) -> bool:
@@ -220,7 +225,7 @@ class Loop:
     def _evaluate(self, iterator, batches):
         for _ in tf.range(batches):
             batch, _ = self._next(iterator)
-            self.strategy.run(self._add_held_out, args=(batch,))
+            self._on_replicas(self._add_held_out, args=(batch,))
 
     def _add_held_out(self, batch):
         clips = tf.cast(tf.shape(batch["key"])[0], tf.float64)

@@ -59,34 +59,42 @@ class AveragingAdamW(keras.optimizers.AdamW):
             for average, variable in zip(self.averages, variables, strict=True):
                 average.assign(variable)
 
+    def apply(self, grads, trainable_variables=None):
+        # The numbers that are the same for all variables are made once: made for each, they were a
+        # third of a step's ops.
+        time, counts = tf.cast(self.iterations + 1, tf.float32), tf.cast(self.counts, tf.float32)
+        beta_2_power = tf.pow(self.beta_2, time)
+        passed, epsilon = tf.cast(self.iterations, tf.float32), tf.constant(self.epsilon)
+        self._of_step = {
+            "counts": counts,
+            "beta1_power": tf.pow(self.beta_1, time),
+            "beta2_power": beta_2_power,
+            "beta1": 1.0 - counts * (1.0 - self.beta_1),
+            "beta2": 1.0 - counts * (1.0 - self.beta_2),
+            "epsilon": self.epsilon * tf.sqrt(1.0 - beta_2_power) if self._as_torch else epsilon,
+            "share": (1.0 - tf.minimum(self.ema, passed / (9.0 + passed))) * counts,
+        }
+        return super().apply(grads, trainable_variables)
+
     def _all_reduce_sum_gradients(self, grads_and_vars):
         return list(grads_and_vars)
 
     def update_step(self, gradient, variable, learning_rate):
         number = self._get_variable_index(variable)
         kind = variable.dtype
-        time = tf.cast(self.iterations + 1, kind)
-        counts = tf.cast(self.counts, kind)
-        beta_2_power = tf.pow(tf.cast(self.beta_2, kind), time)
-        epsilon = tf.cast(self.epsilon, kind)
-        beta_1, beta_2 = (1.0 - counts * (1.0 - beta) for beta in (self.beta_1, self.beta_2))
+        common = {name: tf.cast(value, kind) for name, value in self._of_step.items()}
+        share, counts = common.pop("share"), common.pop("counts")
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[number].value.handle,
             v=self._velocities[number].value.handle,
-            beta1_power=tf.pow(tf.cast(self.beta_1, kind), time),
-            beta2_power=beta_2_power,
             lr=tf.cast(learning_rate, kind) * counts,
-            beta1=beta_1,
-            beta2=beta_2,
-            epsilon=epsilon * tf.sqrt(1.0 - beta_2_power) if self._as_torch else epsilon,
             grad=tf.cast(gradient, kind),
+            **common,
         )
         if self.ema:
-            passed = tf.cast(self.iterations, kind)
-            share = 1.0 - tf.minimum(self.ema, passed / (9.0 + passed))
             average = self.averages[number]
-            self.assign_sub(average, (average.value - variable) * (share * counts))
+            self.assign_sub(average, (average.value - variable) * share)
 
 
 class Learner:

@@ -110,7 +110,8 @@ def _trace(gpt):
             tf.TensorSpec([1, None], tf.int32),
             settings_spec,
             tf.TensorSpec([], tf.int32),
-        ]
+        ],
+        autograph=False,
     )
     def begin(latents, text, settings, limit):
         logits, latent, cache = gpt.start(latents, text, tf.shape(text)[1:], limit)
@@ -129,7 +130,9 @@ def _trace(gpt):
     # What `begin` returns, with the sizes open that its signature leaves open.
     state_spec = spec(begin.get_concrete_function().structured_outputs)
 
-    @tf.function(input_signature=[state_spec, settings_spec, tf.TensorSpec([], tf.int32)])
+    signature = [state_spec, settings_spec, tf.TensorSpec([], tf.int32)]
+
+    @tf.function(input_signature=signature, autograph=False)
     def advance(state, settings, until):
         def going(state):
             return (state["count"] < until) & ~state["done"]

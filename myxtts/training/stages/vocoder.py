@@ -59,6 +59,7 @@ class VocoderStage(Stage):
                 tf.TensorSpec([None, None, model.audio.n_mels]),
                 tf.TensorSpec([None, model.speaker.size]),
             ],
+            autograph=False,
         )
 
     @classmethod
