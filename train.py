@@ -6,6 +6,7 @@
 from myxtts import start_up
 
 start_up.quieten()
+start_up.say_loading()
 
 from myxtts.command.main import run  # noqa: E402 -- TensorFlow is loaded here
 

@@ -46,6 +46,12 @@ def quieten() -> None:
     filtering.stdin.close()
 
 
+def say_loading() -> None:
+    """Says in a terminal that TensorFlow is being loaded, which takes seconds."""
+    if is_terminal() and not any(one.strip("-")[:4] in ("h", "help") for one in sys.argv[1:]):
+        print("loading TensorFlow", file=sys.stderr)
+
+
 def as_usual() -> bool:
     """Lets everything through again, once what was written so far has been passed on. Returns
     whether anything was left out; nothing is where the user has set TF_CPP_MIN_LOG_LEVEL."""

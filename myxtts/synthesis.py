@@ -121,6 +121,7 @@ def main(arguments: list[str], given: flags.FlagValues = flags.FLAGS) -> None:
     cloned = {line.voice: _cloned(voice, line) for line in {x.voice: x for x in lines}.values()}
     for line in lines:
         voice.sentences(line.text, line.language)
+    logging.info("speaking; the first sentence takes some seconds longer, for tracing")
     for line in lines:
         try:
             line.out.parent.mkdir(parents=True, exist_ok=True)

@@ -42,6 +42,7 @@ def test_a_terminal_shows_plain_lines_while_start_up_messages_are_left_out():
     code = """
 from myxtts import start_up
 start_up.quieten()
+start_up.say_loading()
 from absl import flags, logging
 from myxtts.command import console
 flags.FLAGS(["command"])
@@ -57,7 +58,7 @@ start_up.as_usual()
     os.close(terminal)
     shown = os.read(person, 10_000).decode()
     os.close(person)
-    assert shown.split() == ["a", "line"]
+    assert shown.split("\r\n") == ["loading TensorFlow", "a line", ""]
 
 
 def test_only_start_up_messages_are_left_out_even_when_the_process_dies():
