@@ -159,6 +159,7 @@ def export_published(path: str | os.PathLike, out: str | os.PathLike, speakers: 
     from myxtts.training.published_run import published_source
     from myxtts.xtts_v2.voice import PublishedVoice
 
+    logging.info("reading the weights in %s", path)
     source = published_source(path)
     if source is None:
         raise UserError(
@@ -177,6 +178,7 @@ def export_published(path: str | os.PathLike, out: str | os.PathLike, speakers: 
             cloned = voice.clone(files.split(","))
             added[name] = (cloned.latents.numpy(), cloned.speaker.numpy()[..., None])
         source = dataclasses.replace(source, speakers=added)
+    logging.info("writing them to %s", out)
     source.write(out)
     if added := source.normaliser.own:
         logging.warning(

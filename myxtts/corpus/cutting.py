@@ -31,6 +31,7 @@ _FRAME = 0.01
 _BELOW_SPEECH_DB = 30.0
 _AROUND = 0.1  # seconds of a pause that a clip keeps
 _ALIKE = 0.6  # least likeness of what is heard and the transcript
+_AT_ONCE = 16  # clips that are heard between two updates of the bar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,8 @@ def cut(
             f"there is no recording in {recordings}; {', '.join(AUDIO_EXTENSIONS)} can be read"
         )
     rows, rejected, seconds = [], [], 0.0
-    for path in tqdm(paths, desc="cutting", unit="recording"):
+    bar = tqdm(paths, desc="cutting", unit="recording")
+    for path in bar:
         name = path.relative_to(recordings)
         try:
             samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
@@ -79,7 +81,11 @@ def cut(
         places = list(clips_of(samples, rate))
         if not places:
             rejected.append((str(name), f"no {SHORTEST:g} s of speech was found in it"))
-        heard = recogniser.transcribe([samples[a:b] for a, b in places], rate)
+        heard = []
+        for first in range(0, len(places), _AT_ONCE):  # a recording may last for hours
+            bar.set_postfix_str(f"hearing clip {first + 1} of {len(places)} of {name}")
+            some = [samples[a:b] for a, b in places[first : first + _AT_ONCE]]
+            heard += recogniser.transcribe(some, rate)
         texts = _with_transcript(path.with_suffix(".txt"), heard)
         who = speaker or (name.parts[0] if len(name.parts) > 1 else "speaker")
         stem = "-".join(name.with_suffix("").parts)
