@@ -5,6 +5,6 @@ watching    an error if batches stop coming or elements are missing
 __main__    python -m dual_device_strategy.data_service: starts the dispatcher and its workers
 """
 
-from dual_device_strategy.data_service.service import DataService
+from dual_device_strategy.data_service.service import DataService, explained
 
-__all__ = ["DataService"]
+__all__ = ["DataService", "explained"]

@@ -83,6 +83,15 @@ class DataService:
                 "they read one job"
             )
 
+    @property
+    def silence(self) -> str:
+        """What the error says if no batch came for `patience_seconds`."""
+        return (
+            f"no batch came from the data service at {self.address} for {self.patience_seconds:g} "
+            "seconds (patience_seconds): its dispatcher or a worker is gone and did not come back, "
+            "no worker has joined yet, or the pipeline is slower than that"
+        )
+
     def refuse_several_workers(self) -> None:
         """Raises `ValueError` where several workers of one training cannot share this service."""
         if self.mode == EXACTLY_ONCE:
@@ -139,11 +148,7 @@ class DataService:
         return watched(
             served,
             patience_seconds=self.patience_seconds,
-            silence=(
-                f"no batch came from the data service at {self.address} for "
-                f"{self.patience_seconds:g} seconds: one of its workers died and did not come "
-                "back, none has come yet, or the pipeline is so slow: raise patience_seconds"
-            ),
+            silence=self.silence,
             expected=expected,
             must_be_all=self.mode == EXACTLY_ONCE,
             shared=self.job_name is not None,
@@ -183,6 +188,14 @@ class DataService:
                 f"no data service answers at {self.address} ({error}): start it with python -m "
                 "dual_device_strategy.data_service dispatcher, or correct the address"
             ) from None
+
+
+def explained(error: Exception, strategy: tf.distribute.Strategy) -> str | None:
+    """One sentence if `error` came because the strategy's service fell silent; else None."""
+    service = getattr(strategy.extended, "data_service", None)
+    if service is None or not isinstance(error, tf.errors.OpError):
+        return None
+    return service.silence if service.silence in error.message else None
 
 
 def _expected(dataset: tf.data.Dataset) -> tuple[bool, int] | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 from absl import logging
 
+from dual_device_strategy import data_service
 from dual_device_strategy.devices import Devices
 from dual_device_strategy.out_of_memory import exhausted_device
 from myxtts import UserError
@@ -73,6 +74,13 @@ def train(
     except Exception as error:
         if workers.count > 1 and isinstance(error, tf.errors.OpError):
             raise  # the strategy says which worker is gone
+        if silence := data_service.explained(error, strategy):
+            print(
+                f"training failed: {silence}. Start the service again, and the same command: it "
+                f"continues from the newest checkpoint in {run.path}, if there is one",
+                file=sys.stderr,
+            )
+            return TRAINING_FAILED
         if not exhausted_device(error):
             traceback.print_exc()
         print(f"training failed{failure(error, run)}", file=sys.stderr)

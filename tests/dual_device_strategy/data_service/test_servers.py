@@ -6,6 +6,7 @@ import signal
 import time
 from concurrent import futures
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -16,6 +17,7 @@ from dual_device_strategy import (
     MirroredDataModelSplitStrategy,
     on_data_device,
 )
+from dual_device_strategy.data_service import explained
 from dual_device_strategy.data_service.watching import _slowed
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -112,7 +114,11 @@ def test_a_worker_that_does_not_come_back_is_an_error_within_the_stated_time(ser
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         visited(running, kill, patience_seconds=2)
     assert time.monotonic() - began[0] < 8
-    assert f"no batch came from the data service at {running.address} for 2 s" in str(error.value)
+    given = DataService(running.address, patience_seconds=2)
+    strategy = SimpleNamespace(extended=SimpleNamespace(data_service=given))
+    assert explained(error.value, strategy) == given.silence
+    assert f"no batch came from the data service at {running.address} for 2 s" in given.silence
+    assert explained(tf.errors.InvalidArgumentError(None, None, "shapes"), strategy) is None
 
 
 @pytest.mark.timing
