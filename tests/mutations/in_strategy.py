@@ -155,8 +155,8 @@ MISTAKES = (
     Mistake(
         "a front end goes on with a generator that was ahead of the loop",
         STRATEGY,
-        right="                return kept[back * count : (back + 1) * count]\n",
-        wrong="                return self._read()\n",
+        right="        return now if back < 0 else kept[back * count : (back + 1) * count]\n",
+        wrong="        return now\n",
         tests="tests/dual_device_strategy/checkpoints/test_iterators.py",
         keyword="a_generator",
     ),

@@ -46,8 +46,8 @@ MISTAKES = (
     Mistake(
         "the average follows its weight from the beginning as at the end",
         TRAINER,
-        right="share = 1.0 - tf.minimum(self.ema, passed / (9.0 + passed))",
-        wrong="share = 1.0 - tf.cast(self.ema, kind)",
+        right="(1.0 - tf.minimum(self.ema, passed / (9.0 + passed))) * counts",
+        wrong="(1.0 - self.ema) * counts",
         tests="tests/myxtts/training/test_loop.py",
     ),
     Mistake(
