@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 import pytest
-import soundfile
 
 from tests.train_command import ROOT, SMALL, Command
 
@@ -46,19 +45,15 @@ def losses(run: Path) -> list[tuple]:
     return [(line["stage"], line["step"], line["loss"]) for line in lines]
 
 
-def stages(run: Path) -> list[str]:
-    """Whose losses are written there, in their order."""
-    return list(dict.fromkeys(stage for stage, _, _ in losses(run)))
-
-
 @pytest.mark.slow
-def test_a_run_that_was_interrupted_is_continued_to_its_end_and_its_voice_speaks(
-    command, speech, copied_speech, run_python
+def test_a_run_that_was_interrupted_is_continued_to_its_end_and_explains_itself(
+    command, speech, copied_speech
 ):
-    """The run directory explains itself, and refuses another corpus although nothing is left to
-    train. That the losses are those of a run that nobody stopped, under every strategy:
-    test_trainer, test_killed and test_loop in tests/myxtts/training."""
-    flags = [f"--train_data={speech}", *SMALL, "--max_steps=30", "--deterministic"]
+    """It also refuses another corpus although nothing is left to train. All stages, and a voice
+    that speaks: test_notebook. That the losses are those of a run that nobody stopped, under every
+    strategy: test_trainer, test_killed and test_loop in tests/myxtts/training."""
+    small = [*SMALL, "--stage=tokenizer", "--max_steps=40"]
+    flags = [f"--train_data={speech}", *small, "--deterministic"]
     run = command.place / "voice"
     process = command.start(*flags, f"--checkpoint_dir={run}")
     _wait_for_steps(process, run / "steps.jsonl", 2)
@@ -66,12 +61,11 @@ def test_a_run_that_was_interrupted_is_continued_to_its_end_and_its_voice_speaks
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err[-2000:]
     assert "saved after SIGINT; to continue:" in out
-    assert 2 <= len(losses(run)) < 30
+    assert 2 <= len(losses(run)) < 40
     again = shlex.split(out.strip().splitlines()[-1])
     assert again[1:] == [str(ROOT / "train.py"), *flags, f"--checkpoint_dir={run}"]
     out, err = command.run(f"--flagfile={run}/flags.txt")
-    found = losses(run)
-    assert len(found) == 30 and stages(run) == ["tokenizer", "gpt", "vocoder"]
+    assert [step[:2] for step in losses(run)] == [("tokenizer", step) for step in range(40)]
     assert err.count("data device CPU:0") >= 1 and "Traceback" not in err
 
     for name in ("report.md", "loss.png", "config.json", "vocabulary.json", "steps.jsonl"):
@@ -84,19 +78,11 @@ def test_a_run_that_was_interrupted_is_continued_to_its_end_and_its_voice_speaks
     assert "Held-out figures:" in out
     assert re.search(r"Overlap of the devices:\n +tokenizer +not watched: --deterministic", out)
 
-    # The last line printed is a command to be pasted.
-    words = shlex.split(out.strip().splitlines()[-1])
-    assert words[1:3] == ["-m", "myxtts.synthesis"]
-    spoken = run_python(words[1:], cwd=command.place, timeout=300)
-    assert spoken.returncode == 0, spoken.stderr[-2000:]
-    waveform, rate = soundfile.read(command.place / "own.wav")
-    assert rate == 22050 and len(waveform) > 1000
-
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     lines = (copied_speech / "metadata.csv").read_text().splitlines(keepends=True)
     (copied_speech / "metadata.csv").write_text("".join(lines[:-3]))
     _, err = command.run(
-        f"--train_data={copied_speech}", *SMALL, "--max_steps=30", "--checkpoint_dir=voice", code=1
+        f"--train_data={copied_speech}", *small, "--checkpoint_dir=voice", code=1
     )
     assert f"error: {run} was begun on other clips than these; give the flags in" in err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before

@@ -13,6 +13,7 @@ from tests.dual_device_strategy.machines.conftest import ended, free_ports
 from tests.train_command import ROOT, SMALL
 
 PROGRAM = ROOT / "tests/train_toy.py"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "UNOPTIMIZED_GRAPHS": "1"}
 STEPS = 40
 FLAGS = [
     *SMALL,
@@ -39,7 +40,7 @@ def start(processes, tmp_path_factory):
             task = {"type": "worker", "index": index}
             config = json.dumps({"cluster": {"worker": addresses}, "task": task})
             flags = [*FLAGS, "--strategy=multi_worker", f"--checkpoint_dir={run}", *own]
-            env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CONFIG": config}
+            env = {**ENVIRONMENT, "TF_CONFIG": config}
             started.append(processes.start([PROGRAM, *flags], cwd=place, env=env))
         return started
 
@@ -87,8 +88,7 @@ def test_two_workers_that_are_killed_and_signalled_have_the_losses_of_one_proces
     assert "Done." in workers[0].stdout and "worker 0 has written" in workers[1].stdout
 
     alone = [*FLAGS, "--strategy=one_device", "--checkpoint_dir=alone"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = processes.start([PROGRAM, *alone], cwd=start.place, env=env)
+    done = processes.start([PROGRAM, *alone], cwd=start.place, env=ENVIRONMENT)
     assert done.wait(240) == 0, done.stderr[-2000:]
     assert losses(run) == pytest.approx(losses(start.place / "alone"), rel=1e-5)
 

@@ -11,6 +11,9 @@ A process ends as the interpreter ends it: exit handlers, threads and destructor
 project's own modules are never in the server, so a process sees them as they are on disk, and
 reads the environment when it imports them. What is not as in a new interpreter: third-party
 modules are there already, and what they read from the environment was read by the server.
+
+With UNOPTIMIZED_GRAPHS=1 in its environment a process runs graphs as they were traced, which takes
+a fifth less where most of the time is tracing.
 """
 
 import contextlib
@@ -185,6 +188,10 @@ def _become(request: dict) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
+    if os.environ.get("UNOPTIMIZED_GRAPHS"):
+        import tensorflow as tf
+
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     sys.path[0:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
 
 

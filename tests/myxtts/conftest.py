@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+from myxtts.training import finishing
 from myxtts.training.stage_run import StageRun
 
 
@@ -27,5 +28,7 @@ def pytest_runtest_teardown():
 
 @pytest.fixture
 def no_samples(monkeypatch):
-    """Stages leave no samples at their end, for which the networks would be traced once more."""
+    """Stages leave no samples at their end, for which the networks would be traced once more, and
+    vocoders are judged by two clips."""
     monkeypatch.setattr(StageRun, "show", lambda self: None)
+    monkeypatch.setattr(finishing, "_JUDGED", 2)

@@ -22,10 +22,11 @@ from myxtts.model.config import (
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.config import StageConfig, TrainConfig
 from myxtts.training.loop import Loop
+from myxtts.training.stage_run import StageRun
 from myxtts.training.stages import STAGES
 from myxtts.training.start import start_of
 from myxtts.training.trainer import Trainer
-from tests.myxtts.training.fine_tuning import ALL, deterministic_ops, trainer
+from tests.myxtts.training.fine_tuning import ALL, deterministic_ops, trainer, variables_of
 from tests.myxtts.training.toy_stage import Toy
 from tests.published_start import make_start
 
@@ -133,20 +134,24 @@ def clips(prepared_at_24k):
 @pytest.fixture(scope="session")
 def all_tuned(start_directory, clips, tmp_path_factory):
     """A run of all stages from the published directory, six steps each: the `run`, the `results`
-    of its stages, its `export` with a speaker "Me", and the run as it was (`killed`) when the
-    vocoder had made its last step and not saved it."""
+    of its stages, its `export` with a speaker "Me", the vocoder's variables after three steps
+    (`at_step_3`), and the run as it was (`killed`) when the vocoder had made its last step and not
+    saved it. It leaves no samples; the README's command does."""
     path = tmp_path_factory.mktemp("all_tuned")
     made = SimpleNamespace(run=path / "run", killed=path / "killed", export=path / "export")
     steps = Loop.run
 
     def copying(self, *arguments):
         steps(self, *arguments)
+        if self.stage.name == "vocoder" and int(self.step.numpy()) == 3:
+            made.at_step_3 = variables_of(self)
         if self.stage.name == "vocoder" and int(self.step.numpy()) == 6:
             shutil.copytree(made.run, made.killed)
 
     settings = {"deterministic": True, "max_steps": 6 * len(ALL)}
     with pytest.MonkeyPatch.context() as patch, deterministic_ops():
         patch.setattr(Loop, "run", copying)
+        patch.setattr(StageRun, "show", lambda self: None)
         report = trainer(made.run, start_of(start_directory), clips, **settings).run(ALL)
     made.results = report.stages
     export_published(made.run, made.export, [f"Me:{clips[0].paths[0]}"])

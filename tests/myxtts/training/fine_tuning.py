@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 
+import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import config as tf_config
 
@@ -10,6 +12,7 @@ from myxtts.config import BatchConfig
 from myxtts.training.config import TrainConfig
 from myxtts.training.data import StageData
 from myxtts.training.loop import Loop
+from myxtts.training.precision import policy_of
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import Surroundings, stage_named, stages_of
 from myxtts.training.trainer import Trainer
@@ -31,6 +34,17 @@ def deterministic_ops():
         tf_config.disable_op_determinism()
         before = {n: options.get(n, True) for n in ("arithmetic_optimization", "remapping")}
         tf.config.optimizer.set_experimental_options(before)
+
+
+@contextlib.contextmanager
+def computing_in(precision):
+    """Networks that are made in this block compute in it."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy_of(precision))
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def trainer(
@@ -91,6 +105,14 @@ def held_out(stage, start, clips, config) -> dict:
     batches = strategy.experimental_distribute_dataset(data.batches(stage, augmented=False))
     loop = Loop(strategy, stage, config, "float32")
     return loop.evaluate(iter(batches), data.plan.batches_per_epoch)
+
+
+def variables_of(loop) -> list[tuple[str, np.ndarray]]:
+    """Everything that a stage's steps change, with its name in this process."""
+    stage = loop.stage
+    made = [*stage.networks.values(), *stage.helpers.values()]
+    made += [learner.optimizer for learner in stage.learners.values()]
+    return [(v.path, v.numpy()) for each in made for v in each.variables]
 
 
 def tensors(path) -> dict:

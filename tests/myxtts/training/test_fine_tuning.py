@@ -17,7 +17,7 @@ from myxtts.training.published_run import published_source
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.start import start_of
 from myxtts.xtts_v2.directory import PublishedDirectory
-from tests.myxtts.training.fine_tuning import held_out, restored, tensors, trainer
+from tests.myxtts.training.fine_tuning import computing_in, held_out, restored, tensors, trainer
 from tests.published_start import LICENCE
 
 
@@ -34,7 +34,9 @@ def test_the_export_is_a_directory_with_a_speaker_and_the_licence(all_tuned):
 def test_adapters_change_matrices_by_their_rank_and_are_added_up_in_the_export(
     start_directory, clips, tmp_path
 ):
-    report = trainer(tmp_path / "run", start_of(start_directory), clips, rank=2).run(["gpt"])
+    """In steps of two batches whose layers are computed twice."""
+    settings = {"rank": 2, "grad_accum": 2, "recompute": True}
+    report = trainer(tmp_path / "run", start_of(start_directory), clips, **settings).run(["gpt"])
     losses = [one["audio_loss"] for one in report.stages["gpt"]["evaluations"]]
     assert losses[-1] < losses[0]
     export_published(tmp_path / "run", tmp_path / "export", [])
@@ -56,31 +58,19 @@ def test_adapters_change_matrices_by_their_rank_and_are_added_up_in_the_export(
     assert found == pytest.approx(report.stages["gpt"]["held_out"], rel=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_samples")
-def test_half_precision_accumulated_batches_and_recomputed_layers_learn_as_well(
-    start_directory, clips, tmp_path
-):
-    """The published model keeps its weights in float32; what computes with them is half as wide."""
-    settings = {"precision": "bfloat16", "grad_accum": 2, "recompute": True, "max_steps": 3}
-    made = trainer(tmp_path, start_of(start_directory), clips, **settings)
-    result = made.run(["gpt"]).stages["gpt"]
-    losses = [one["audio_loss"] for one in result["evaluations"]]
-    assert losses[-1] < losses[0] and result["skipped"] == 0
-
-
-def test_recomputed_layers_are_computed_twice_and_give_the_same_gradients(
+def test_recomputed_layers_and_half_precision_give_the_same_gradients(
     start_directory, clips, tmp_path, monkeypatch
 ):
+    """The published model keeps its weights in float32; what computes with them is half as wide."""
     start, calls, found = start_of(start_directory), [], []
 
     def counting(self, *arguments, **named):
         calls.append(self)
         return call(self, *arguments, **named)
 
-    for recompute in (False, True):
+    for recompute, precision in ((False, "float32"), (True, "float32"), (True, "bfloat16")):
         config = trainer(tmp_path, start, clips, recompute=recompute).config
-        with tf.device("CPU:0"), monkeypatch.context() as patch:
+        with tf.device("CPU:0"), monkeypatch.context() as patch, computing_in(precision):
             stage = restored(tmp_path, start, config, "gpt")
             data = StageData.training("gpt", clips[0], start.vocabulary, config)
             raw = next(iter(read_batches(data.corpus, data._texts, data.plan, epochs=1, workers=1)))
@@ -93,8 +83,12 @@ def test_recomputed_layers_are_computed_twice_and_give_the_same_gradients(
                 losses, _ = stage.losses(batch, seed_of(batch["key"]), 0)
             found.append(stage.learners["gpt"].gradients(tape, losses["gpt"]))
             assert len(calls) == len(stage.gpt.blocks) * (1 + recompute)
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
+    one, recomputed, half = found
+    for gradient, other in zip(one, recomputed, strict=True):
+        np.testing.assert_allclose(other, gradient, rtol=1e-4, atol=1e-6)
+    assert {gradient.dtype for gradient in half} == {tf.float32}
+    error = tf.linalg.global_norm([a - b for a, b in zip(half, one, strict=True)])
+    assert 0 < float(error) < 0.1 * float(tf.linalg.global_norm(one))
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ STEPS = 2  # the second one is made with weights that the first one changed
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_samples")
 @pytest.mark.parametrize(
     ("stage", "settings", "rel"), [("gpt", {"rank": 2}, 1e-5), ("vocoder", {}, 1e-4)]
 )

@@ -5,20 +5,23 @@ import os
 import shutil
 import signal
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, MirroredDataModelSplitStrategy
 from myxtts import UserError
+from myxtts.model.layers import seed_of
 from myxtts.training import step_records
 from myxtts.training.data import StageData
 from myxtts.training.networks import load_networks
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stage_run import StageRun
-from myxtts.training.stages import Stage
+from myxtts.training.stages import Stage, Surroundings, stage_named
 from myxtts.training.step_log import read_steps
-from tests.myxtts.training.fine_tuning import deterministic_ops
+from tests.myxtts.training.conftest import CONFIG
+from tests.myxtts.training.fine_tuning import computing_in, deterministic_ops
 
 STAGES = ("tokenizer", "gpt", "vocoder")
 
@@ -72,7 +75,8 @@ def test_a_run_leaves_a_voice_and_what_it_came_to(plain):
 def test_finished_stages_leave_the_memory(plain):
     """Or the graphs of each of them would stay, a gigabyte of a small run."""
     gc.collect()
-    assert not [o for o in gc.get_objects() if isinstance(o, (StageRun, StageData, Stage))]
+    kinds = StageRun, StageData, Stage  # by type(): a weak proxy is what it stands for, or gone
+    assert not [o for o in gc.get_objects() if issubclass(type(o), kinds)]
 
 
 @pytest.mark.slow
@@ -176,18 +180,15 @@ def test_a_stage_that_lacks_an_earlier_one_is_refused(make_trainer, tmp_path):
 @pytest.mark.usefixtures("no_samples")
 @pytest.mark.slow
 def test_two_replicas_have_the_losses_of_one(plain, make_trainer, tmp_path):
-    """The vocoder's first step only: there a rounding error grows a hundredfold with every step."""
+    """The vocoder's steps: test_vocoder_replicas. The GPT's: test_published_replicas."""
     strategy = MirroredDataModelSplitStrategy(["CPU:3"], ["CPU:1", "CPU:2"])
-    trainer = make_trainer(tmp_path, strategy=strategy, deterministic=True, max_steps=16)
-    report = trainer.run(["tokenizer", "vocoder"])
-    wanted = [line for line in figures(plain[0]) if line["stage"] != "gpt"]
+    trainer = make_trainer(tmp_path, strategy=strategy, deterministic=True, max_steps=8)
+    report = trainer.run(["tokenizer"])
+    wanted = [line for line in figures(plain[0]) if line["stage"] == "tokenizer"]
     for one, other in zip(wanted, figures(tmp_path), strict=True):
-        stage = one.pop("stage")
-        assert stage == other.pop("stage")
-        rel = 1e-5 if stage == "tokenizer" or one["step"] == 0 else 0.05
-        names = one.keys() if rel == 1e-5 else ("loss", "epoch", "batch", "learning_rate")
-        for name in names:
-            assert one[name] == pytest.approx(other[name], rel=rel, abs=1e-7), (stage, name, one)
+        assert one.pop("stage") == other.pop("stage")
+        for name in one:
+            assert one[name] == pytest.approx(other[name], rel=1e-5, abs=1e-7), (name, one)
     held_out = [stages["tokenizer"]["held_out"] for stages in (plain[1].stages, report.stages)]
     assert held_out[0] == pytest.approx(held_out[1], rel=1e-4)
 
@@ -206,12 +207,25 @@ def test_batches_that_cannot_be_divided_are_refused(make_trainer, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.usefixtures("no_samples")
-@pytest.mark.slow
-def test_bfloat16_trains(make_trainer, plain, tmp_path):
-    settings = {"precision": "bfloat16", "max_steps": 2, "deterministic": True}
-    report = make_trainer(tmp_path, **settings).run(["tokenizer"])
-    (result,) = report.stages.values()
-    assert result["skipped"] == 0 and all(np.isfinite(list(result["training"].values())))
-    found = figures(tmp_path)[0]["loss"]
-    assert found == pytest.approx(figures(plain[0])[0]["loss"], rel=0.02)
+def test_losses_and_gradients_in_bfloat16_are_nearly_those_in_float32(sides, tmp_path):
+    corpus, _, vocabulary = sides
+    data = StageData.training("tokenizer", corpus, vocabulary, CONFIG)
+    found = []
+    for precision in ("float32", "bfloat16"):
+        keras.utils.set_random_seed(0)
+        with computing_in(precision):
+            at = Surroundings(CONFIG, RunDirectory(tmp_path), len(vocabulary), precision)
+            stage = stage_named("tokenizer").restored(at)
+        batch = found[0][0] if found else next(iter(data.batches(stage, augmented=True)))
+        with tf.GradientTape(persistent=True) as tape:
+            losses, _ = stage.losses(batch, seed_of(batch["key"]), 0)
+        gradients = [
+            gradient
+            for name, learner in stage.learners.items()
+            for gradient in learner.gradients(tape, losses[name])
+        ]
+        found.append((batch, losses, tf.linalg.global_norm(gradients)))
+    (_, wanted, norm), (_, losses, other) = found
+    assert 0 < float(other) == pytest.approx(float(norm), rel=0.1) and other != norm
+    for name, loss in losses.items():
+        assert float(loss) == pytest.approx(float(wanted[name]), rel=0.02), name
