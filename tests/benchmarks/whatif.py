@@ -9,8 +9,9 @@ runs are measured.  Rounds over all configurations alternate; the medians are co
 4 GB/s make transfers long enough to matter.
 
 With `devices` the front end and the step of 24 rows take as long as given, and each launch some
-more.  What a loop needs beside its step is measured first, with as many replicas and a step of
-20 ms, in both kinds of loops; the rest is predicted.
+more.  What a loop needs beside its step is measured as well, with as many replicas and a step of
+20 ms, in both kinds of loops; the rest is predicted.  All take turns in each round; the shortest
+mean of a round counts, as disturbances only add time.
 """
 
 import dataclasses
@@ -101,6 +102,7 @@ def main(rounds: int, steps: int) -> None:
         print(f"read every {every}: largest error {max(of_loop):.1%}, {within} within 5 %")
 
 
+ROUNDS_OF_DEVICES = 3
 # Devices, front end, step, fixed cost of each, and the layout (as `layouts` begins its name).
 ON_DEVICES = [
     (2, 4, 80, 0, "1 prepares, 1 trains"),
@@ -120,46 +122,57 @@ def on_devices(steps: int) -> None:
     from scale import ROWS, batches, made_step, timed, timed_steps
 
     emulation.start(gpus=4, gbps=12)
+    sides = {}
 
-    def measured(strategy, dataset, step, fixed, read):
+    def add(name, strategy, dataset, step, fixed):
         function = made_step(strategy, step, fixed=fixed)
         iterator = iter(strategy.experimental_distribute_dataset(dataset))
-        timed_steps(function, iterator, 10, read=True)
-        return timed_steps(function, iterator, steps, read=read)
+        sides[name] = function, iterator, {True: [], False: []}
 
     def mirrored(devices):
         return tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(devices)])
 
-    gaps = {}
-    for replicas in sorted({1, 2, 3, 4}):
-        strategy = mirrored(replicas)
-        gaps[replicas] = [
-            max(0.0, measured(strategy, batches(), 0.0, 20, read) - 20) for read in (True, False)
-        ]
-    print("gap by replicas, read on every step and at the end, ms:", gaps)
-    errors = []
-    for devices, front, step, fixed, name in ON_DEVICES:
+    for replicas in (1, 2, 3, 4):
+        add(replicas, mirrored(replicas), batches(), 0.0, 20)
+    chosen = {}
+    for case in ON_DEVICES:
+        devices, front, step, fixed, name = case
         work = Work(
             front_end=front, step=step, front_end_fixed=fixed, step_fixed=fixed, rows=ROWS
         )
         layout = next(f for f in layouts(work, devices) if f.name.startswith(name))
+        chosen[case] = layout
+        if not layout.preparing:
+            add(case, mirrored(devices), batches(), front + step, 2 * fixed)
+            continue
+        data = [f"GPU:{devices - 1 - i}" for i in range(layout.preparing)]
+        strategy = MirroredDataModelSplitStrategy(
+            data,
+            [f"GPU:{i}" for i in range(len(layout.rows))],
+            shares=layout.shares if layout.shared else None,
+        )
+        dataset = batches().apply(
+            on_data_device(lambda x, front=front, fixed=fixed: timed(x, front, fixed))
+        )
+        add(case, strategy, dataset, step, fixed)
+    for _ in range(ROUNDS_OF_DEVICES):
+        for function, iterator, times in sides.values():
+            for read, of_loop in times.items():
+                timed_steps(function, iterator, 6, read=True)
+                of_loop.append(timed_steps(function, iterator, steps, read=read))
+    gaps = {
+        replicas: [max(0.0, min(times) - 20) for times in sides[replicas][2].values()]
+        for replicas in (1, 2, 3, 4)
+    }
+    for replicas, (each, ahead) in gaps.items():
+        print(f"gap with {replicas} replicas: {each:.1f} ms, {ahead:.1f} where it runs ahead")
+    errors = []
+    for case, layout in chosen.items():
         gap, gap_ahead = gaps[len(layout.rows)]
         layout = dataclasses.replace(layout, gap=gap, gap_ahead=gap_ahead)
-        if layout.preparing:
-            data = [f"GPU:{devices - 1 - i}" for i in range(layout.preparing)]
-            strategy = MirroredDataModelSplitStrategy(
-                data,
-                [f"GPU:{i}" for i in range(len(layout.rows))],
-                shares=layout.shares if layout.shared else None,
-            )
-            dataset = batches().apply(
-                on_data_device(lambda x, front=front, fixed=fixed: timed(x, front, fixed))
-            )
-            of_step = step, fixed
-        else:
-            strategy, dataset, of_step = mirrored(devices), batches(), (front + step, 2 * fixed)
-        for read, predicted in ((True, layout.step_ms), (False, layout.ahead_ms)):
-            took = measured(strategy, dataset, *of_step, read)
+        devices, front, step, fixed, _ = case
+        for read, times in sides[case][2].items():
+            predicted, took = layout.step_ms if read else layout.ahead_ms, min(times)
             errors.append(predicted / took - 1)
             print(
                 f"{devices} devices, F={front} S={step} fixed {fixed}, {layout.name}, "
