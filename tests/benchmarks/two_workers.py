@@ -2,8 +2,9 @@
 
 Times steps of two workers on this machine, each with two emulated GPUs, connected by gRPC over
 loopback: medians of the first worker, in milliseconds, beside the slowest part.  "devices" is ours
-with every all-reduce from device to device; "theirs" is TensorFlow's MultiWorkerMirroredStrategy
-with the front end in a host `map`.
+with every all-reduce from device to device.  "apart" is ours with nothing added up, neither
+gradients nor the loss, which shows how much of a step is not communication.  "theirs" is
+TensorFlow's MultiWorkerMirroredStrategy with the front end in a host `map`.
 """
 
 import os
@@ -21,7 +22,7 @@ STEPS, SKIPPED, ROWS, COLUMNS = 50, 15, 8, 33 * 1024
 
 def main() -> None:
     print("strategy  front end  step  data      a step  / slowest part")
-    for kind in ("ours", "devices", "theirs"):
+    for kind in ("ours", "devices", "apart", "theirs"):
         launched = [
             sys.executable,
             *("-m", "dual_device_strategy.launch", "--workers=2", "--", __file__, kind),
@@ -67,13 +68,15 @@ def worker(kind: str) -> None:
             with tf.GradientTape() as tape:
                 loss = tf.reduce_sum(x @ weight)
             gradient = emulation.timed(tape.gradient(loss, weight), float(step_ms))
-            gradient = tf.distribute.get_replica_context().all_reduce("SUM", gradient)
+            if kind != "apart":
+                gradient = tf.distribute.get_replica_context().all_reduce("SUM", gradient)
             weight.assign_sub(0.1 * gradient)
             return loss
 
         @tf.function
         def step(batch):
-            return strategy.reduce("SUM", strategy.run(replica_step, args=(batch,)), axis=None)
+            loss = strategy.run(replica_step, args=(batch,))
+            return loss if kind == "apart" else strategy.reduce("SUM", loss, axis=None)
 
         ends = []
         batches = iter(strategy.experimental_distribute_dataset(dataset(front, finite)))
