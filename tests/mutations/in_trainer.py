@@ -30,6 +30,14 @@ MISTAKES = (
         tests="tests/myxtts/training/test_killed.py tests/myxtts/training/test_stage_run.py",
     ),
     Mistake(
+        "a signal that comes while workers meet is lost",
+        TRAINER,
+        right="            agreed = self.workers.meet(interruption.signal)\n",
+        wrong="            agreed = interruption.signal = self.workers.meet(interruption.signal)\n",
+        tests="tests/myxtts/training/test_stage_run.py",
+        keyword="meet",
+    ),
+    Mistake(
         "steps that are not finite are counted",
         TRAINER,
         right="        counts = tf.cast(sane, tf.float32)\n",
