@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from myxtts.config import AudioConfig
 from myxtts.features import make_log_mel
+from myxtts.model import mel_correction
 from myxtts.model.mel_correction import MelCorrection
 from myxtts.model.vocoder_losses import mel_distance
 
@@ -50,3 +51,21 @@ def test_silence_is_not_turned_up():
     floor = tf.fill([1, 41, 80], float(np.log(audio.log_floor)))
     made = MelCorrection(audio).correct(hiss, floor, 4)
     assert float(tf.reduce_max(tf.abs(made))) < 1.1e-5
+
+
+def test_more_rounds_do_not_make_a_larger_graph(monkeypatch):
+    audio = AudioConfig()
+    correction = MelCorrection(audio)
+    samples = tf.random.stateless_normal([2, 19 * 256 + 1024], [1, 2])
+    mel = 2.0 * tf.random.stateless_normal([2, 20, 80], [3, 4]) - 5.0
+
+    def traced(rounds):
+        fn = tf.function(lambda *given: correction.correct(*given, rounds))
+        return fn.get_concrete_function(samples, mel)
+
+    loop, longer = traced(9), traced(16)
+    assert len(loop.graph.get_operations()) == len(longer.graph.get_operations()) < 500
+    assert loop(samples, mel).shape == samples.shape == loop.structured_outputs.shape
+    monkeypatch.setattr(mel_correction, "_UNROLLED", 9)
+    np.testing.assert_allclose(loop(samples, mel), correction.correct(samples, mel, 9), atol=1e-5)
+    assert np.abs(loop(samples, mel) - longer(samples, mel)).max() > 1e-3
