@@ -148,7 +148,7 @@ def test_elements_that_were_lost_are_an_error_or_are_told(service, capfd):
 @pytest.mark.timing
 def test_a_service_without_workers_is_an_error_within_the_stated_time(service):
     began = time.monotonic()
-    with pytest.raises(tf.errors.InvalidArgumentError, match="none has come yet"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no worker has joined yet"):
         visited(service(workers=0), patience_seconds=1)
     assert time.monotonic() - began < 20
 
