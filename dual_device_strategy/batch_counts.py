@@ -116,11 +116,14 @@ class BatchCounts:
         # This runs between two steps; int(variable) would take half as long again.
         return int(tf.raw_ops.ReadVariableOp(resource=self.arrived.handle, dtype=tf.int64))
 
-    def wait_until(self, ready: int, since: tuple[int, int], patience: float = 2.0) -> None:
+    def wait_until(
+        self, ready: int, since: tuple[int, int], ahead: int = 0, patience: float = 2.0
+    ) -> None:
         """Returns when `ready` batches have arrived since `before`, or all that there are.
 
         A batch that failed occupies a slot but never arrives; its consumer gets the error.  So once
-        the host was asked for one batch more than fit, waiting ends within `patience` seconds.
+        the host was asked for one batch more than fit, waiting ends within `patience` seconds;
+        `ahead` more are copied from the host before.
         """
         started_before, arrived_before = since
         deadline = None
@@ -129,7 +132,7 @@ class BatchCounts:
             wanted = min(ready, started - 1) if ended else ready
             if int(self.arrived) - arrived_before >= wanted:
                 return
-            if ended or started > ready:
+            if ended or started > ready + ahead:
                 deadline = deadline or time.monotonic() + patience
                 if time.monotonic() > deadline:
                     return

@@ -26,6 +26,15 @@ from dual_device_strategy.lanes import NAME, Lanes
 AT_ONCE = 2  # a third copy gained nothing
 
 
+def copying_slots(slots: int) -> int:
+    """How many of so many slots are for large batches on their way from the host.
+
+    One PREPARING, two READY and one TRAINING come first; with two READY slots, the copies to the
+    model device are hidden.  See `host_copies.py`.
+    """
+    return AT_ONCE if slots >= 4 + AT_ONCE else 0
+
+
 class Copies:
     """Brings batches out of `lanes` on `source` to `device`, where up to `slots` may wait."""
 
@@ -59,6 +68,7 @@ class Copies:
 
         on_device = {"experimental_ints_on_device": True}
         self._copy = trace(copy, NAME, experimental_attributes=on_device)
+
     def iterator_over(
         self, prepared: tf.data.Iterator, again: tf.data.Iterator | None = None
     ) -> tf.data.Iterator:
@@ -80,4 +90,3 @@ class Copies:
                 batches = batches.prefetch(self.slots - copies)
             batches = batches.with_options(hop_options(self.warm_up))
         return compat.iterator_on(self._device, batches, again)
-

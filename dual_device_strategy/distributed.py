@@ -200,6 +200,7 @@ class StagedDataset(compat.DistributedDataset):
             front_end_spec=spec,
             devices=(extended.data_device, workers.compute_devices_for_worker(0)[0]),
             slots=extended.slot_counts(options),
+            copying=extended.copying_slots(options),
             counts=self._counts,
             warm_up=extended.warm_up,
             times=self._tuning.preparing if self._tuning else (),
@@ -234,14 +235,14 @@ class StagedDataset(compat.DistributedDataset):
             iterator=iterator,
             taken_in_graphs=new_count(self._input_workers.worker_devices[0]),
         )
-        staged.slots = self._staging.ready_slots + 2
+        staged.slots = staging.copying + staging.ready_slots + 2
         if counted:
             staged.counts = counted
             staged.tuning = self._tuning
             staged.arrivals = counted.arrivals(before)
             if self._strategy.extended.warm_up:
-                counted.wait_until(self._staging.ready_slots, before)
-        self._strategy.extended.running_input.began(staged)
+                counted.wait_until(staging.ready_slots, before, ahead=staging.copying)
+        self._strategy.extended.running_input.began(staged, staging.copying)
         if record:  # what is made in a tf.function is gone before anything could save it
             staged.place = Place(
                 staging, host, front_end=self._front_end, iterator=iterator, record=record

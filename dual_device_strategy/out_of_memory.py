@@ -12,9 +12,11 @@ from dual_device_strategy.devices import short_name
 
 # Scopes of the ops that make a batch and that hand it out.  TensorFlow's messages name the op
 # that failed.
+COPYING = "COPYING_to_data_device"
 PREPARING = "PREPARING_on_data_device"
 READY = "READY_on_model_device"
 _REMEDY = {
+    COPYING: "make_the_batch_smaller_or_use_fewer_slots",
     PREPARING: "make_the_batch_smaller_or_the_front_end_lighter",
     READY: "make_the_batch_smaller_or_use_fewer_slots",
 }
@@ -72,12 +74,17 @@ def explained(
     extended = strategy.extended
     data_devices, model_devices = extended.data_devices, extended.worker_devices
     failed, waiting = exhausted_device(error), f"slots={extended.running_input.slots}"
-    preparing = PREPARING in error.message
+    copying, preparing = (slot in error.message for slot in (COPYING, PREPARING))
     if failed == UNNAMED:
-        failed = (data_devices if preparing else model_devices)[0]
-    if failed in data_devices and (preparing or not in_step):
+        failed = (data_devices if copying or preparing else model_devices)[0]
+    if failed in data_devices and copying:
+        doing = "COPYING a batch from the host to the data device"
+        remedy = f"make the batch smaller or use fewer slots (now {waiting})"
+    elif failed in data_devices and (preparing or not in_step):
         doing = "PREPARING a batch on the data device"
         remedy = "make the batch smaller or the front end lighter"
+        if extended.running_input.copying:  # those batches are there, too
+            remedy += f", or use fewer slots (now {waiting})"
     elif failed not in model_devices:
         return error
     elif READY in error.message or not in_step:

@@ -3,7 +3,8 @@
     dataset            a tf.data pipeline on the data devices' host
     pinning            to memory that a GPU reads by itself, see `pinned.py`
     record             what a checkpoint of the iterator needs
-    hop, data device   copied to the data device and through the front end
+    copies             ahead of the front end, with six slots or more: see `host_copies.py`
+    hop, data device   copied to the data device, if it is not there, and through the front end
     lanes              where the batch waits for its copy, see `lanes.py`
 """
 
@@ -18,7 +19,8 @@ from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.checkpoints.front_end_state import FrontEndState
 from dual_device_strategy.checkpoints.iterator_record import IteratorRecord, IteratorRecorder
 from dual_device_strategy.front_end import FrontEnd
-from dual_device_strategy.hop import Hop
+from dual_device_strategy.hop import Hop, get_next
+from dual_device_strategy.host_copies import HostCopies
 from dual_device_strategy.host_part import HostPart
 from dual_device_strategy.lanes import NAME, Lanes
 from dual_device_strategy.out_of_memory import PREPARING, scope_name
@@ -38,6 +40,8 @@ class Preparing:
     Args:
       reader: the device that reads the batches of a data device that is the host itself.
       slots: how many batches may wait on each data device.
+      copies_ahead: whether batches are copied from the host ahead of the front end, two at once;
+        they count beside `slots`, and no `times` can be noted.
       places: how many batches a checkpoint may have to keep.
       cut: what comes after the front end in the same function.
       captured_by: what says what the front end on a data device uses in the place of a tensor
@@ -58,6 +62,7 @@ class Preparing:
         reader: str,
         slots: int,
         places: int,
+        copies_ahead: bool = False,
         lanes: Sequence[Lanes] = (),
         apart: Callable | None = None,
         cut: Callable | None = None,
@@ -108,18 +113,22 @@ class Preparing:
                 times.note_made(made)
             return made
 
+        self._copies = []
+        if copies_ahead:
+            self._copies = [HostCopies(host_spec, self.get_next, host, each) for each in devices]
         for place, device in enumerate(devices if hops else []):
+            source, get_batch = (device, get_next) if copies_ahead else (host, self.get_next)
             its_lanes, its_times = (each[place] if each else None for each in (lanes, times))
             self._hops.append(
                 Hop(
                     host_spec,
-                    host,
+                    source,
                     device,
                     scope=scope_name(PREPARING, specs),
                     slots=slots,
                     transform=transform if front_end or cut else None,
                     element_spec=(NAME,) * its_lanes.takers if lanes else made_spec,
-                    get_next=its_times.noting_asked(self.get_next) if times else self.get_next,
+                    get_next=its_times.noting_asked(get_batch) if times else get_batch,
                     failed=counts.note_end if warm_up else None,
                     warm_up=warm_up,
                     captured=captured_by(device) if front_end else None,
@@ -154,6 +163,8 @@ class Preparing:
         iterators = []
         for place, (hop, host) in enumerate(zip(self._hops, hosts, strict=True)):
             hop.warm_up = warm_up
+            if self._copies:
+                host = self._copies[place].iterator_over(host)
             new_lanes = [self._lanes[place].new()] if self._lanes else []
             iterators.append(hop.iterator_over(host, *notes, *new_lanes))
         return iterators

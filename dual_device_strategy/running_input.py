@@ -14,13 +14,14 @@ class RunningInput:
 
     def __init__(self, slots: int):
         self.slots = slots  # of the newest iterator; before the first one, what it will have
+        self.copying = 0  # how many of them are for batches on their way from the host
         # Whether datasets that are distributed from now on count the batches that arrive.
         self.counts_arrivals = False
         self._counted = lambda: None
 
-    def began(self, iterator) -> None:
+    def began(self, iterator, copying: int = 0) -> None:
         """A dataset has made this iterator; it is not kept alive."""
-        self.slots = iterator.slots
+        self.slots, self.copying = iterator.slots, copying
         if iterator.counts is not None:
             self._counted = weakref.ref(iterator)
 

@@ -22,6 +22,9 @@ That holds for loops that read their loss on every step.  A loop that runs ahead
 takes each batch when it arrives, so nearly no batch is held up by full slots, and more slots would
 stay empty.  The first number is right for such a loop, and for one whose front end is the slower
 part.
+
+No slots are for copies ahead of the front end (`host_copies.py`): such copies do not wait for the
+batch before, and would not show when it was prepared.
 """
 
 import statistics

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from dual_device_strategy.copies import copying_slots
 from dual_device_strategy.data_service import DataService
 from dual_device_strategy.running_input import RunningInput
 from dual_device_strategy.slot_tuning import FIRST
@@ -109,6 +110,14 @@ class StagedInput:
             ready = options.experimental_per_replica_buffer_size
             return min(ready, 1), ready
         return 1, ready
+
+    def copying_slots(self, options) -> int:
+        """How many of the latter are for batches on their way from the host, if these are large.
+
+        With "auto" there are none: it needs to see how long a copy from the host waits.
+        """
+        given = options is not None and options.experimental_per_replica_buffer_size != 1
+        return 0 if given or self.slots == "auto" else copying_slots(self.slots)
 
 
 @contextlib.contextmanager

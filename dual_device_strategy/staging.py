@@ -2,6 +2,7 @@
 
     dataset            a tf.data pipeline on the data device's host
     pinning            to memory that a GPU reads by itself, see `pinned.py`
+    copies             COPYING, with six slots or more: see `host_copies.py`
     hop, data device   PREPARING: copied to the data device and through the front end
     copies             READY: copied to the model device, or on the way there, two at once
     iterator           TRAINING: what the step holds
@@ -26,6 +27,7 @@ from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
 from dual_device_strategy.copies import AT_ONCE, Copies
 from dual_device_strategy.hop import Hop, component_specs, components, get_next
+from dual_device_strategy.host_copies import can_copy
 from dual_device_strategy.lanes import NAME, Lanes
 from dual_device_strategy.out_of_memory import READY, bytes_of, scope_name
 from dual_device_strategy.preparing import Preparing
@@ -48,6 +50,7 @@ class Staging:
         front_end_spec,
         devices: tuple[str, str],
         slots: tuple[int, int],
+        copying: int = 0,
         counts: BatchCounts | None = None,
         warm_up: bool = False,
         times: Sequence[PreparingTimes] = (),
@@ -57,17 +60,21 @@ class Staging:
         """Traces every function that the hops need.
 
         `slots` are the numbers of batches that may wait on the first and the second of `devices`.
-        With `times`, one for the data device, `ready_slots` may be set anew between two iterators.
+        `copying` of the latter are for batches on their way from the host, if these are large.
+        With `times`, one for the data device, `ready_slots` may be set anew between two iterators;
+        then none is: `times` tell when a copy that waits for the front end is done.
         `host_options` are the user's; a dataset inside a tf.function no longer has them.
         `captured` is passed to the hop to the data device.
         """
         slots_change = bool(times)
-        (data_device, target_device), (prepared_slots, self.ready_slots) = devices, slots
+        (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
+        large = _is_large(component_specs(host_spec)) and can_copy(host_spec, data_device)
+        self.copying = copying if large and not slots_change else 0
+        self.ready_slots = ready_slots - self.copying
         specs = component_specs(front_end_spec)
-        size = bytes_of(specs)
         two_copies = (
             _are_apart(data_device, target_device)
-            and (size is None or size >= WORTH_TWO_COPIES)
+            and _is_large(specs)
             and (slots_change or self.ready_slots > 1)
         )
 
@@ -83,6 +90,7 @@ class Staging:
             devices=[data_device],
             reader=target_device,
             slots=prepared_slots,
+            copies_ahead=self.copying > 0,
             places=places_for(slots, slots_change),
             lanes=[lanes] if lanes else [],
             apart=apart,
@@ -153,6 +161,12 @@ def places_for(slots: tuple[int, int], slots_change: bool, data_devices: int = 1
     # Of several data devices each may hold one that it was dealt and one that it prepares.
     dealt = data_devices * (2 + slots[0]) if data_devices > 1 else 0
     return 1 + sum(slots) + dealt + (MOST if slots_change else 0)
+
+
+def _is_large(specs) -> bool:
+    """Whether batches are worth two copies at once; they may be if their size is open."""
+    size = bytes_of(specs)
+    return size is None or size >= WORTH_TWO_COPIES
 
 
 def _are_apart(one: str, other: str) -> bool:

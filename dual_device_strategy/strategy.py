@@ -51,6 +51,13 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     copy at a time, and such loops wait for it.  With two there is no READY batch, and every loop
     waits.
 
+    With six slots or more, two of them are for batches that are COPYING from the host: two COPYING,
+    one PREPARING, `slots - 4` READY, one TRAINING.  Otherwise the copy from the host waits for the
+    front end of the batch before.  It pays where that copy takes a good part of a step; loops with
+    nearly empty steps become slower.  There are no COPYING slots for batches of a known size below
+    1 MB, for ragged and sparse ones, for a data device that is a CPU, with `slots="auto"`, and for
+    a dataset with its own number of READY slots.
+
     These options are set on a dataset, unless the user's own `tf.data.Options` set them:
 
     * `threading.private_threadpool_size`, for the host pipeline: the number of cores.  The hops

@@ -49,6 +49,13 @@ class Arrivals:
         return (total - before) / (now - then)
 
 
+def slots_of(running_input) -> dict[str, int | None]:
+    """How many slots there are, and how many of them are for copies from the host."""
+    if running_input is None:
+        return {"slots": None, "copying_slots": None}
+    return {"slots": running_input.slots, "copying_slots": running_input.copying}
+
+
 class ReadyCounts:
     """Counts of READY batches over a whole run, over all its iterators.
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from dual_device_strategy.devices import DeviceSampler, short_name
 from dual_device_strategy.monitor import diagnosis, memory
-from dual_device_strategy.monitor.arrivals import ReadyCounts
+from dual_device_strategy.monitor.arrivals import ReadyCounts, slots_of
 from dual_device_strategy.monitor.keras_callback import MonitorCallback
 from dual_device_strategy.monitor.report import device_figures, report, roles
 from dual_device_strategy.monitor.run_log import RunFiles, line_of
@@ -168,7 +168,7 @@ class Monitor:
         uses = self._use.summary()
         return {
             **self.times.summary,
-            "slots": self._running_input and self._running_input.slots,
+            **slots_of(self._running_input),
             "total_seconds": time.perf_counter() - self._started,
             "epochs": self._epochs,
             "steps_per_call": self._steps_per_call,

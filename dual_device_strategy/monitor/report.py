@@ -48,9 +48,10 @@ def report(summary: dict) -> str:
         lines.append("  READY      not counted")
     else:
         slots = summary["slots"]
+        most = max(0, slots - 2 - summary["copying_slots"])
         lines.append(
             f"  READY      {summary['ready']:.2f} batches when the step asked, of at most "
-            f"{max(0, slots - 2)} with {slots} slots ({summary['ready_samples']} samples)"
+            f"{most} with {slots} slots ({summary['ready_samples']} samples)"
         )
     lines.append(
         f"  apart      the first {summary['first_steps']} steps took "

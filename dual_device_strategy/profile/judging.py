@@ -60,7 +60,7 @@ def judge(measured: Measured, slots: int, cores: int, setup: Setup | None = None
     work = work_of(measured)
     titled = {
         TITLES["host"]: parts.mean("host"),
-        DATA_DEVICE: parts.of_data_device,
+        DATA_DEVICE: parts.of_data_device(slots if setup.devices <= 2 else 4),
         TITLES["transfer"]: parts.mean("transfer"),
         TITLES["step"]: parts.mean("step"),
     }
@@ -163,14 +163,14 @@ def _cores_needed(measured, parts):
 
 
 def _verdict(parts, *, reached, one_device, saved, host_cores, cores, setup):
-    others = parts.mean("host") + parts.of_data_device + parts.mean("transfer")
+    others = parts.mean("host") + parts.of_data_device() + parts.mean("transfer")
     step = parts.mean("step")
     timing = f"{reached:.1f} ms a step, against {one_device:.1f} with both in turns on one device"
     if saved < LEAST_SAVING:
         if step > 5 * others:
             ratio = f"{step / others:.0f} times longer than" if others else "all there is, without"
             return f"a second device saves nothing here: your step is {ratio} everything before it"
-        if parts.mean("host") >= parts.limit:
+        if parts.mean("host") >= max(parts.limit, parts.of_data_device()):
             return (
                 "a second device saves nothing here: the host pipeline alone takes "
                 f"{parts.mean('host'):.1f} ms a batch, so speed that up first"

@@ -200,7 +200,7 @@ class PartsAlone:
     def _feeding(self):
         """A strategy with enough slots that no step waits for a transfer."""
         if self._strategy.num_replicas_in_sync == 1:
-            return DataModelSplitStrategy(self._data, self._model, slots=6)
+            return DataModelSplitStrategy(self._data, self._model, slots=5)
         extended = self._strategy.extended
         return MirroredDataModelSplitStrategy(
             extended.data_devices, extended.worker_devices, slots=6, shares=self._strategy.shares

@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dual_device_strategy.copies import AT_ONCE, copying_slots
+
 PARTS = ("host", "copy", "front_end", "transfer", "step")
 Times = float | Sequence[float]
 
@@ -58,15 +60,18 @@ class PartTimes:
     def mean(self, name: str) -> float:
         return float(np.mean(getattr(self, name)))
 
-    @property
-    def of_data_device(self) -> float:
-        """The time that the data device needs for a batch: it copies and computes in turns."""
-        return self.mean("copy") + self.mean("front_end")
+    def of_data_device(self, slots: int = 4) -> float:
+        """The time that the data device needs for a batch.
+
+        It copies and computes in turns, or at the same time if some of `slots` are for copies.
+        """
+        copy, front_end = self.mean("copy"), self.mean("front_end")
+        return max(copy, front_end) if copying_slots(slots) else copy + front_end
 
     @property
     def limit(self) -> float:
         """The time of the slowest part: no number of slots makes a step shorter."""
-        return max(self.mean("host"), self.of_data_device, self.mean("transfer"), self.mean("step"))
+        return max(self.mean(name) for name in PARTS)
 
     def with_batch(self, factor: float, fixed: Mapping[str, float] | None = None) -> "PartTimes":
         """The times for batches `factor` times as large.
@@ -124,7 +129,8 @@ def predict(
 
     Args:
       parts: the times of the parts.
-      slots: as in `DataModelSplitStrategy`.
+      slots: as in `DataModelSplitStrategy`.  From six on, two are for batches on their way from
+        the host; not with several model devices, nor if `copy` takes no time.
       model_devices: with more than one, each takes a batch of its own on every step.
       reads_every: the loop reads the result of every step (1), of every tenth (10), or of none of
         them (0, as inside a tf.function).  Where it does not, it goes on to the next step at once,
@@ -146,8 +152,10 @@ def predict(
             f"at least one model device and 20 steps are needed, got "
             f"model_devices={model_devices}, steps={steps}"
         )
-    ready_slots, m = slots - 2, model_devices
-    at_once = m * max(1, min(2, ready_slots))  # copies under way, see copies.py
+    m = model_devices
+    copying = copying_slots(slots) if m == 1 and parts.mean("copy") else 0
+    ready_slots = slots - 2 - copying
+    at_once = m * max(1, min(AT_ONCE, ready_slots))  # copies under way
     dispatch = dispatch_ms if reads_every == 1 else 0.0
     batches = steps * m
     random = np.random.default_rng(seed)
@@ -160,7 +168,9 @@ def predict(
         for ms, after_reading in zip(_draws(parts.step, steps, random), read, strict=True)
     ]
 
-    made, asked, prepared, taken, arrived = ([0.0] * batches for _ in range(5))
+    made, pulled, on_data, asked, prepared, taken, arrived = (
+        [0.0] * batches for _ in range(7)
+    )
     got, queued, begun, ended = ([0.0] * steps for _ in range(4))
     spans = []
 
@@ -171,12 +181,24 @@ def predict(
         asks = before(ended if read[s] else queued, s)
         for i in range(s * m, s * m + m):
             # The host makes a batch when the buffer has room: one was asked for by the data part.
-            host_begin = max(before(made, i), before(asked, i, host_buffer))
+            host_begin = max(before(made, i), before(pulled, i, host_buffer))
             made[i] = host_begin + host[i]
             # The data part asks when the batch before has been taken; the work is asynchronous.
-            asked[i] = max(before(taken, i), before(asked, i), made[i])
-            data_begin = max(asked[i], before(prepared, i))
-            prepared[i] = data_begin + copy[i] + front_end[i]
+            asked[i] = pulled[i] = max(before(taken, i), before(asked, i), made[i])
+            data_begin = host_copy_begin = max(asked[i], before(prepared, i))
+            copied = data_begin + copy[i]
+            if copying:
+                # A copy begins when the data part takes the batch before the last, and waits for
+                # the front ends that are queued by then.
+                pulled[i] = max(made[i], before(asked, i, copying), before(pulled, i))
+                queued_last = 1 if before(asked, i) <= pulled[i] else copying
+                host_copy_begin = max(
+                    pulled[i], before(on_data, i), before(prepared, i, queued_last)
+                )
+                copied = on_data[i] = host_copy_begin + copy[i]
+                asked[i] = max(before(taken, i), before(asked, i), copied)
+                data_begin = max(asked[i], before(prepared, i))
+            prepared[i] = max(data_begin, copied) + front_end[i]
             # The model part asks when a READY slot is free; without one, when the step asks.
             room = before(got, s, ready_slots) if ready_slots else asks
             taken[i] = max(room, before(arrived, i, at_once), asked[i])
@@ -190,8 +212,8 @@ def predict(
             spans.append(
                 {
                     "host": (host_begin, made[i]),
-                    "copy": (data_begin, data_begin + copy[i]),
-                    "front_end": (data_begin + copy[i], prepared[i]),
+                    "copy": (host_copy_begin, copied),
+                    "front_end": (max(data_begin, copied), prepared[i]),
                     "transfer": (copy_begin, arrived[i]),
                 }
             )

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import keras
 
+from dual_device_strategy.copies import copying_slots
 from myxtts.training import networks
 from myxtts.training.config import TrainConfig
 from myxtts.training.stages import LongestClip, stage_named
@@ -140,16 +141,21 @@ def estimate(
         "model": once + states,
     }
     size = config.batch_size(stage)
+    # Large batches are copied from the host ahead of the front end, if there are slots for that.
+    on_host = 2 * frames * audio.hop_length + 4 * longest.text_tokens
     return Estimate(
         stage=stage,
         batch_size=size,
         parameters={**made, **helpers},
         fixed=fixed,
-        per_clip={"data": prepared + batch, "model": kept + (slots - 1) * batch},
+        per_clip={
+            "data": prepared + batch + copying_slots(slots) * on_host,
+            "model": kept + (slots - 1) * batch,
+        },
         least={"data": fixed["data"], "model": fixed["model"] + 2 * gradients},
         once=once,
         checkpoint_bytes=states + _FLOAT * (trained + resting),
-        host_batch_bytes=size * (2 * frames * audio.hop_length + 4 * longest.text_tokens),
+        host_batch_bytes=size * on_host,
     )
 
 

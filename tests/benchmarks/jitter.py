@@ -5,8 +5,9 @@
 A step of 20 ms and a front end of 15, each times a factor that is drawn anew for every batch.
 Wanted: at most 1.03 times what the same numbers give with the same slots and free copies, by
 simulation.  Prints ms a step, and that ratio, for a loop of one's own that reads every tenth loss
-and for many steps in one function.  A batch is copied from the host in the slot in which it is
-prepared, over a link of the same rate; so a second ratio is over a simulation that has that copy.
+and for many steps in one function.  A batch is copied from the host over a link of the same rate:
+with fewer than six slots before its front end, with more beside that of another.  So a second
+ratio is over a simulation that has that copy.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import time
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
+from dual_device_strategy.copies import copying_slots
 
 STEP, FRONT_END, FLOATS, WARM = 20.0, 15.0, 500_000, 10
 DATA, MODEL = "GPU:1", "GPU:0"
@@ -35,10 +37,15 @@ def drawn(count: int, jitter: float) -> list[tuple[float, float]]:
 
 def simulated(parts: list[tuple[float, float]], slots: int, from_host: float) -> list[float]:
     """When each step ends, in ms, if only the copy from the host takes time."""
-    prepared, ends = 0.0, []
-    for number, (front_end, step) in enumerate(parts):
-        slot_free = ends[number - slots] if number >= slots else 0.0
-        prepared = max(prepared, slot_free) + from_host + front_end
+    copying = copying_slots(slots)
+    copied, prepared, ends = 0.0, 0.0, []
+
+    def free(count):  # when one of so many slots is
+        return ends[-count] if len(ends) >= count else 0.0
+
+    for front_end, step in parts:
+        copied = max(copied if copying else prepared, free(slots)) + from_host
+        prepared = max(prepared, copied, free(slots - copying)) + front_end
         ends.append(max(prepared, ends[-1] if ends else 0.0) + step)
     return ends
 

@@ -11,10 +11,10 @@ from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_devi
 
 memory, work = {memory}, {work!r}
 emulation.start(gpus=2, memory_mb=memory)
-strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
+strategy = DataModelSplitStrategy("GPU:0", "GPU:1", slots={slots})
 dataset = tf.data.Dataset.range(6).map(lambda i: tf.fill([2_500_000], tf.cast(i, tf.float32)))
 if work == "preparing":
-    dataset = dataset.apply(on_data_device(lambda x: tf.stack([x] * 4)))
+    dataset = dataset.apply(on_data_device(lambda x: tf.stack([x] * {times})))
 kept = []
 
 @tf.function
@@ -39,17 +39,20 @@ with tf.device("GPU:1"):
 
 
 @pytest.mark.parametrize(
-    "work, memory, device, size, remedy",
+    "work, slots, memory, device, size, remedy",
     [
-        ("preparing", [30, 200], "GPU:0", "40,000,000", "front end lighter"),
-        ("ready", [200, 30], "GPU:1", "10,000,000", "fewer slots (now slots=4)"),
-        ("training", [200, 40], "GPU:1", "10,000,000", "the model smaller"),
+        ("preparing", 4, [30, 200], "GPU:0", "40,000,000", "front end lighter."),
+        ("preparing", 6, [40, 200], "GPU:0", "20,000,000", "or use fewer slots (now slots=6)"),
+        ("copying", 6, [8, 200], "GPU:0", "10,000,000", "fewer slots (now slots=6)"),
+        ("ready", 4, [200, 30], "GPU:1", "10,000,000", "fewer slots (now slots=4)"),
+        ("training", 4, [200, 40], "GPU:1", "10,000,000", "the model smaller"),
     ],
 )
 def test_the_error_names_device_stage_bytes_and_remedy(
-    run_python, work, memory, device, size, remedy
+    run_python, work, slots, memory, device, size, remedy
 ):
-    done = run_python(PROGRAM.format(memory=memory, work=work))
+    times = 4 if slots == 4 else 2
+    done = run_python(PROGRAM.format(memory=memory, work=work, slots=slots, times=times))
     lines = done.stdout.splitlines()
     assert lines[0].startswith("Out of memory while "), done.stdout + done.stderr[-2000:]
     for word in (work.upper(), device, size + " bytes", remedy):

@@ -30,6 +30,10 @@ from dual_device_strategy.whatif.layouts import fed_by_one
         (PartTimes(host=5, front_end=30, step=20), 3, 30),
         (PartTimes(host=40, front_end=30, step=20), 3, 40),
         (PartTimes(copy=8, front_end=17, step=20), 3, 25),
+        (PartTimes(copy=8, front_end=17, step=20), 5, 25),
+        # Two of six slots are for copies from the host, beside the front end.
+        (PartTimes(copy=15, front_end=17, step=20), 6, 20),
+        (PartTimes(copy=25, front_end=17, step=20), 6, 25),
         (PartTimes(front_end=1, transfer=50, step=20), 4, 50),
         # Without a READY slot the step waits for each transfer.
         (PartTimes(front_end=10, transfer=5, step=20), 2, 25),

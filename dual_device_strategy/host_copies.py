@@ -1,0 +1,50 @@
+"""The COPYING slots: batches are copied to the data device ahead of the front end, two at a time.
+
+A copy from the host waits for what is queued on the data device when it is issued.  If it is issued
+in the function that prepares its batch, that is the front end of the batch before; the two run in
+turns.  A copy issued before that front end was queued runs beside it.  So two are under way: the
+second is issued when the front end takes the batch before the first.
+
+    iterator on the host               names of the lanes, on the host, in which batches wait
+    Copies, to the data device         two at once: what is in the lane of that name
+    Hop on the data device             PREPARING, from there
+"""
+
+import tensorflow as tf
+
+from dual_device_strategy import compat
+from dual_device_strategy.copies import AT_ONCE, Copies
+from dual_device_strategy.hop import Hop
+from dual_device_strategy.lanes import NAME, Lanes
+from dual_device_strategy.out_of_memory import COPYING, scope_name
+
+
+class HostCopies:
+    """Brings the host's batches to `device`, where up to two are, or are on their way."""
+
+    def __init__(self, spec, get_next, host: str, device: str):
+        flat = list(map(tf.TensorSpec, compat.flat_shapes(spec), compat.flat_types(spec)))
+        scope = scope_name(COPYING, flat)
+        self._lanes = Lanes(flat, host, AT_ONCE)
+        self._named = Hop(
+            spec,
+            host,
+            host,
+            scope=scope,
+            element_spec=(NAME,),
+            get_next=get_next,
+            finish=lambda batch, lanes: self._lanes.put(lanes, batch),
+            notes=1,
+        )
+        self._copies = Copies(self._lanes, host, device, scope=scope, slots=AT_ONCE)
+
+    def iterator_over(self, host: tf.data.Iterator) -> tf.data.Iterator:
+        return self._copies.iterator_over(self._named.iterator_over(host, self._lanes.new()))
+
+
+def can_copy(spec, device: str) -> bool:
+    """Whether there is a GPU to copy to, and batches are tensors.
+
+    Ragged and sparse tensors travel as variants, which do not fit into a lane.
+    """
+    return "device:CPU" not in device and tf.variant not in compat.flat_types(spec)
