@@ -14,6 +14,7 @@ from dual_device_strategy import (
     on_data_device,
     staging,
 )
+from tests.dual_device_strategy.tensors import of_every_type
 
 MB = 1_000_000
 
@@ -68,10 +69,7 @@ def test_every_kind_of_tensor_arrives_on_the_model_device(strategy):
     def make(i):
         numbers = tf.stack([i, i + 1])
         return {
-            "int32": tf.cast(numbers, tf.int32),
-            "bool": numbers > 2,
-            "half": tf.cast(numbers, tf.float16),
-            "words": tf.strings.as_string(numbers),
+            **of_every_type(numbers),
             "ragged": tf.ragged.range([i, 2]),
             "sparse": tf.sparse.from_dense(tf.cast(numbers, tf.float32)),
         }

@@ -14,6 +14,7 @@ from dual_device_strategy import (
     on_data_device,
     staging,
 )
+from tests.dual_device_strategy.tensors import of_every_type
 
 MB = 1_000_000
 DATA, MODEL = "GPU:1", "GPU:0"
@@ -124,10 +125,7 @@ def test_every_kind_of_tensor_reaches_the_front_end(for_small_batches_too):
     def make(i):
         numbers = tf.stack([i, i + 1])
         return {
-            "int32": tf.cast(numbers, tf.int32),
-            "bool": numbers > 2,
-            "half": tf.cast(numbers, tf.float16),
-            "words": tf.strings.as_string(numbers),
+            **of_every_type(numbers),
             "none": numbers[:0],
             "of any length": tf.fill([i % 3], i),
         }

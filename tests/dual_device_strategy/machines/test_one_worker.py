@@ -93,7 +93,7 @@ def iterator(strategy):
     return iter(strategy.experimental_distribute_dataset(dataset()))
 
 
-def test_an_iterator_in_a_checkpoint_goes_on_after_the_last_batch_consumed(strategy, tmp_path):
+def assert_goes_on_after_the_last_batch(strategy, tmp_path):
     batches = iterator(strategy)
     next(batches)
     path = tf.train.Checkpoint(batches=batches).write(str(tmp_path / "there"))
@@ -101,6 +101,10 @@ def test_an_iterator_in_a_checkpoint_goes_on_after_the_last_batch_consumed(strat
     again = iterator(strategy)
     tf.train.Checkpoint(batches=again).read(path).assert_consumed()
     assert [rows(batch) for batch in again] == expected and len(expected) == 2
+
+
+def test_an_iterator_in_a_checkpoint_goes_on_after_the_last_batch_consumed(strategy, tmp_path):
+    assert_goes_on_after_the_last_batch(strategy, tmp_path)
 
 
 def test_an_iterator_of_another_number_of_workers_is_refused(strategy, tmp_path):
@@ -123,10 +127,4 @@ def test_an_iterator_of_another_number_of_workers_is_refused(strategy, tmp_path)
 
 def test_an_iterator_of_several_data_devices_goes_on_after_the_last_batch(tmp_path):
     several = MultiWorkerDataModelSplitStrategy(["CPU:1", "CPU:2"], ["GPU:0", "GPU:1"])
-    batches = iterator(several)
-    next(batches)
-    path = tf.train.Checkpoint(batches=batches).write(str(tmp_path / "there"))
-    expected = [rows(batch) for batch in batches]
-    again = iterator(several)
-    tf.train.Checkpoint(batches=again).read(path).assert_consumed()
-    assert [rows(batch) for batch in again] == expected and len(expected) == 2
+    assert_goes_on_after_the_last_batch(several, tmp_path)

@@ -14,15 +14,6 @@ from myxtts.export import export_published
 from myxtts.training.published_run import published_source
 from myxtts.training.trainer import Trainer
 from myxtts.xtts_v2.text import Tokens
-from tests.published_start import make_start
-
-
-@pytest.fixture(scope="module")
-def start_directory(tmp_path_factory):
-    """It reads English and German."""
-    path = tmp_path_factory.mktemp("start") / "model"
-    make_start(path)
-    return path
 
 
 @pytest.fixture

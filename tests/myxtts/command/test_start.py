@@ -12,25 +12,16 @@ from myxtts.command import dry_run
 from myxtts.command.corpora import Clips
 from myxtts.xtts_v2.pth import write_pth
 from myxtts.xtts_v2.weights import read_dvae, read_weights
-from tests.published_start import make_start
 
 HEAD, BOOK = "gpt.mel_head.weight", "codebook.embed_avg"
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A published directory that fits."""
-    path = tmp_path_factory.mktemp("start") / "model"
-    make_start(path)
-    return path
-
-
 @pytest.fixture
-def told(whole, tmp_path, read_line):
+def told(start_directory, tmp_path, read_line):
     """The mistakes of a command that starts from it after `change` was made to its tensors."""
 
     def run(name, change):
-        shutil.copytree(whole, tmp_path / "model")
+        shutil.copytree(start_directory, tmp_path / "model")
         file = tmp_path / "model" / name
         tensors = dict(read_dvae(file) if name == "dvae.pth" else read_weights(file).model)
         change(tensors)
@@ -62,12 +53,12 @@ def test_a_missing_renamed_or_misshapen_tensor_is_a_mistake(told, name, change, 
     assert re.match(f"--init_from: .*{sentence}", mistake), mistake
 
 
-def test_a_whole_directory_is_no_mistake(whole, read_line):
-    assert read_line(f"--init_from={whole}").mistakes == []
+def test_a_whole_directory_is_no_mistake(start_directory, read_line):
+    assert read_line(f"--init_from={start_directory}").mistakes == []
 
 
-def test_a_file_without_its_end_is_a_mistake(whole, tmp_path, read_line):
-    shutil.copytree(whole, tmp_path / "model")
+def test_a_file_without_its_end_is_a_mistake(start_directory, tmp_path, read_line):
+    shutil.copytree(start_directory, tmp_path / "model")
     file = tmp_path / "model/model.pth"
     file.write_bytes(file.read_bytes()[:-5000])
     (mistake,) = read_line(f"--init_from={tmp_path}/model").mistakes
@@ -75,9 +66,10 @@ def test_a_file_without_its_end_is_a_mistake(whole, tmp_path, read_line):
 
 
 def test_the_share_of_unknown_tokens_is_shown_and_half_of_them_are_refused(
-    whole, read_line, spoken_directory, spoken_corpus, caplog
+    start_directory, read_line, spoken_directory, spoken_corpus, caplog
 ):
-    job = read_line(f"--init_from={whole} --train_data={spoken_directory} --batch_size=2").job
+    line = f"--init_from={start_directory} --train_data={spoken_directory} --batch_size=2"
+    job = read_line(line).job
 
     def shown(*texts):
         corpus = spoken_corpus.subset(np.arange(len(texts)))

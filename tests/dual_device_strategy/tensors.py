@@ -1,0 +1,13 @@
+"""Tensors for batches."""
+
+import tensorflow as tf
+
+
+def of_every_type(numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The whole numbers as tensors of types that devices treat differently."""
+    return {
+        "int32": tf.cast(numbers, tf.int32),
+        "bool": numbers > 2,
+        "half": tf.cast(numbers, tf.float16),
+        "words": tf.strings.as_string(numbers),
+    }
