@@ -75,6 +75,9 @@ class Stage:
     """One part of the training. There are `tokenizer`, `gpt` and `vocoder`, both of our own
     networks and of the published ones.
 
+    AutoGraph does not convert what a stage computes: write tf.cond and tf.while_loop where a
+    condition or a number of turns is a tensor.
+
     A subclass declares (class attributes and class methods):
       name: its name in flags, directories and reports.
       form: whose networks it trains, see `ModelConfig.form`.
