@@ -35,6 +35,13 @@ class Cluster:
         """A worker's name in messages, such as "worker 1 (10.0.0.5:2222)"."""
         return f"worker {index} ({self.addresses[index]})"
 
+    def task(self, index: int) -> str:
+        """A worker's name in TensorFlow, such as "/job:worker/replica:0/task:1"."""
+        jobs = self.resolver.cluster_spec().as_dict()
+        names = [(job, task) for job in _JOBS for task in range(len(jobs.get(job, ())))]
+        job, task = names[index]
+        return f"/job:{job}/replica:0/task:{task}"
+
 
 def cluster_of(resolver: tf.distribute.cluster_resolver.ClusterResolver | None) -> Cluster:
     """The cluster of `resolver`, or of TF_CONFIG if it is None.

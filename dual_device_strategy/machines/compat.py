@@ -22,6 +22,17 @@ def shared_value(key: str, timeout_ms: int = 0) -> str:
     return context.context().get_config_key_value(key, timeout_ms)
 
 
+def started_again(task: str, timeout_ms: int) -> bool:
+    """Whether `task` is no longer the process that this one has talked to; False if unknown."""
+    try:
+        context.context().check_collective_ops_peer_health(task, timeout_ms)
+    except tf.errors.FailedPreconditionError:
+        return True
+    except tf.errors.OpError:
+        pass
+    return False
+
+
 def gathered(collectives, value):
     """`value`, a tensor on the host, of all workers, one behind the other."""
     return collectives._gather(value, value, axis=0)

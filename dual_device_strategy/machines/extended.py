@@ -75,9 +75,7 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
             return gathered(self._host_cross_device_ops, text)
 
         index, count = self._id_in_cluster, self._num_workers
-        return WorkersPlace(
-            staging, host, index=index, count=count, exchange=exchange, **place
-        )
+        return WorkersPlace(staging, host, index=index, count=count, exchange=exchange, **place)
 
     def refuse_differences(self, facts: dict[str, object]) -> None:
         """Raises an error on every worker if another one has other facts."""

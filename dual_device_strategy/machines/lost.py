@@ -10,9 +10,11 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 
 import tensorflow as tf
 
+from dual_device_strategy.machines import compat as machines_compat
 from dual_device_strategy.machines.cluster import Cluster
 
 EXIT_CODE = 1
@@ -23,6 +25,7 @@ _ERRORS = (
     tf.errors.DeadlineExceededError,
     tf.errors.FailedPreconditionError,
     tf.errors.InternalError,
+    tf.errors.UnknownError,
 )
 # These errors come from other workers, even if all of them can be reached again.
 _OF_THE_OTHERS = (
@@ -46,6 +49,9 @@ def explained(error: BaseException, cluster: Cluster) -> str | None:
             f"{_names(silent, cluster)} cannot be reached any more: the machine or the "
             f"network to it is down; {_REMEDY}"
         )
+    if again := started_again(cluster):
+        verb = "was" if len(again) == 1 else "were"
+        return f"{_names(again, cluster)} {verb} started again while this one ran; {_REMEDY}"
     if isinstance(error, _OF_THE_OTHERS):
         others = [cluster.name(i) for i in range(len(cluster.addresses)) if i != cluster.index]
         return (
@@ -79,13 +85,29 @@ def asked(cluster: Cluster) -> tuple[list[int], list[int]]:
         except OSError:
             silent.append(index)
 
+    _ask_others(cluster, ask)
+    return sorted(refused), sorted(silent)
+
+
+def started_again(cluster: Cluster) -> list[int]:
+    """The other workers that are no longer the processes this one has talked to."""
+    again: list[int] = []
+
+    def ask(index):
+        if machines_compat.started_again(cluster.task(index), timeout_ms=2000):
+            again.append(index)
+
+    _ask_others(cluster, ask)
+    return sorted(again)
+
+
+def _ask_others(cluster: Cluster, ask: Callable[[int], None]) -> None:
     others = [i for i in range(len(cluster.addresses)) if i != cluster.index]
     asking = [threading.Thread(target=ask, args=(i,), daemon=True) for i in others]
     for thread in asking:
         thread.start()
     for thread in asking:
         thread.join(3)
-    return sorted(refused), sorted(silent)
 
 
 def end_with_one_sentence(cluster: Cluster) -> None:

@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,14 @@ from tests.dual_device_strategy.machines.conftest import ROOT, ended
 
 DOCUMENT = (ROOT / "docs/machines.md").read_text(encoding="utf-8")
 (PROGRAM,) = (b for b in re.findall(r"```python\n(.*?)```", DOCUMENT, re.S) if "preemption" in b)
+SERVER = """
+import json, os, time
+import tensorflow as tf
+config = json.loads(os.environ["TF_CONFIG"])
+tf.distribute.Server(config["cluster"], job_name="worker", task_index=config["task"]["index"])
+print("listens", flush=True)
+time.sleep(60)
+"""
 EMULATED = ({"EMULATED_GPUS": "2"},) * 2
 
 
@@ -36,7 +43,7 @@ def wait_for_step(worker, step, seconds=60):
 def run(start_workers):
     """Starts both workers on the program of the document, a little slower than it is there."""
 
-    def start(folder: Path, timeout_seconds=None, environments=EMULATED):
+    def start(folder, timeout_seconds=None, environments=EMULATED, arguments=("program.py",)):
         slower = PROGRAM.replace(
             "    loss = preemption", "    time.sleep(0.03)\n    loss = preemption"
         )
@@ -48,7 +55,7 @@ def run(start_workers):
             slower = slower.replace("preemption.run(step, batches)", "step(batches)")
         slower = "import time\n" + slower
         (folder / "program.py").write_text(slower)
-        return start_workers(["program.py"], folder, environments)
+        return start_workers(arguments, folder, environments)
 
     return start
 
@@ -101,7 +108,7 @@ def test_a_worker_that_is_started_again_alone_does_no_harm(run, not_killed, tmp_
     workers = run(tmp_path)
     outputs = []
     wait_for_step(workers[1], 13)
-    config = [{**EMULATED[0], "TF_CONFIG": worker.environment["TF_CONFIG"]} for worker in workers]
+    config = [worker.environment for worker in workers]
     os.kill(workers[0].pid, signal.SIGSTOP)  # so that the first one still has its old place
     workers[1].kill()
     workers[1].wait(10)
@@ -120,6 +127,30 @@ def test_a_worker_that_is_started_again_alone_does_no_harm(run, not_killed, tmp_
                 (workers[index],) = run(tmp_path, environments=[config[index]])
         time.sleep(0.02)
     assert losses(*outputs, *(worker.stdout for worker in workers)) == not_killed
+
+
+def test_another_process_in_the_place_of_a_worker_ends_the_other_with_one_sentence(run, tmp_path):
+    """It answers before it has joined the training, as one does that is just starting."""
+    workers = run(tmp_path)
+    wait_for_step(workers[1], 3)
+    os.kill(workers[0].pid, signal.SIGSTOP)  # so that it does not notice the kill
+    workers[1].kill()
+    workers[1].wait(10)
+    (server,) = run(tmp_path, environments=[workers[1].environment], arguments=["-c", SERVER])
+    end = time.monotonic() + 60
+    while "listens" not in server.stdout:
+        assert time.monotonic() < end and server.poll() is None, server.stderr
+        time.sleep(0.02)
+    os.kill(workers[0].pid, signal.SIGCONT)
+    try:
+        assert workers[0].wait(20) == 1
+    finally:
+        server.kill()
+    said = workers[0].stderr.splitlines()[-1]
+    assert re.match(
+        r"error: worker 1 \(127.0.0.1:\d+\) was started again while this one ran; ", said
+    )
+    assert "Traceback" not in workers[0].stderr
 
 
 @pytest.mark.parametrize("timeout_seconds", [None, 3])
