@@ -104,18 +104,13 @@ class Exhibits:
         )
 
     def run(self, fn: Callable, *args):
-        """What `fn` makes of them on the model device; of several replicas the first one's.
-
-        It is traced, if it is no tf.function already; such a one may use nothing of `whole_batch`.
-        """
-
-        def run(*args):
-            return self.strategy.run(fn, args)
-
-        traced = isinstance(fn, tf.types.experimental.PolymorphicFunction)
+        """What `fn`, made by `traced_once`, makes of them on the model device; of several replicas
+        the first one's."""
+        with self.strategy.scope():
+            # A call of `fn` itself would be warned of: each stage has a function of its own.
+            made = fn.get_concrete_function(*args)(*args)
         return tf.nest.map_structure(
-            lambda made: self.strategy.experimental_local_results(made)[0],
-            (run if traced else tf.function(run, autograph=False))(*args),
+            lambda made: self.strategy.experimental_local_results(made)[0], made
         )
 
     def references(self) -> dict[str, Reference]:
@@ -173,6 +168,17 @@ class Exhibits:
         with open(place / f"{name}.wav", "wb") as file:  # for its errors
             soundfile.write(file, waveform, self.audio.sample_rate, subtype="PCM_16", format="WAV")
         (place / f"{name}.txt").write_text(f"{text}\n", encoding="utf-8")
+
+
+def traced_once(
+    fn: Callable, signature: Sequence[tf.TensorSpec] | None = None
+) -> tf.types.experimental.PolymorphicFunction:
+    """`fn` for `Exhibits.run`.  A stage makes it once: tracing takes longer than its samples."""
+
+    def on_replicas(*args):
+        return tf.distribute.get_strategy().run(fn, args)
+
+    return tf.function(on_replicas, input_signature=signature, autograph=False)
 
 
 def _written(vocabulary, ids: Sequence[int]) -> list[str]:

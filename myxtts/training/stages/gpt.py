@@ -9,6 +9,7 @@ from myxtts.model.gpt import Gpt
 from myxtts.model.griffin_lim import griffin_lim
 from myxtts.model.whole_batch import for_this_replica
 from myxtts.training.config import StageConfig
+from myxtts.training.exhibits import traced_once
 from myxtts.training.optimizer import Learner
 from myxtts.training.stages.base import ClipMemory, Stage
 
@@ -44,6 +45,9 @@ class GptStage(Stage):
         self.tokenizer = needed["tokenizer"]["tokenizer"]
         self.gpt.start_from(self.tokenizer.codebook.vectors.numpy())
         self.learners = {"gpt": Learner([self.conditioning, self.gpt], at.config.stage(self.name))}
+        self._attention = traced_once(
+            lambda clips: self._outputs(clips, return_attention=True)["attention"]
+        )
 
     @classmethod
     def width(cls, model):
@@ -92,11 +96,7 @@ class GptStage(Stage):
 
     def show(self, exhibits):
         clips = self.front_end(exhibits.clips)
-
-        def attention(batch):
-            return self._outputs(batch, return_attention=True)["attention"]
-
-        looked = exhibits.run(attention, clips)
+        looked = exhibits.run(self._attention, clips)
         rows = zip(
             looked, clips["code_lengths"].numpy(), clips["text_lengths"].numpy(), strict=True
         )

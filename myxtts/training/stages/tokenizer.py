@@ -8,6 +8,7 @@ from myxtts.model.griffin_lim import griffin_lim
 from myxtts.model.speaker import SpeakerEncoder, speaker_loss
 from myxtts.model.tokenizer import AudioTokenizer
 from myxtts.training.config import StageConfig, TrainConfig
+from myxtts.training.exhibits import traced_once
 from myxtts.training.optimizer import Learner
 from myxtts.training.segments import random_segment
 from myxtts.training.stages.base import ClipMemory, Stage
@@ -43,6 +44,7 @@ class TokenizerStage(Stage):
         # One for each, so that neither's gradients shrink the other's when they are clipped.
         learning = at.config.stage(self.name)
         self.learners = {n: Learner([network], learning) for n, network in self.networks.items()}
+        self._rebuilt = traced_once(self._rebuild)
 
     @classmethod
     def width(cls, model):
@@ -115,15 +117,14 @@ class TokenizerStage(Stage):
         reference = self.speaker(batch["reference"], batch["reference_lengths"], training=training)
         return speaker_loss(clip, reference, batch["speaker"])
 
+    def _rebuild(self, mel, mel_lengths):
+        mel = self.tokenizer(mel, mel_lengths)["mel"]
+        return mel, griffin_lim(mel, self.config.model.audio)
+
     def show(self, exhibits):
         clips = exhibits.clips
         audio = self.config.model.audio
-
-        def rebuilt(mel, mel_lengths):
-            mel = self.tokenizer(mel, mel_lengths)["mel"]
-            return mel, griffin_lim(mel, audio)
-
-        mels, waveforms = exhibits.run(rebuilt, clips["mel"], clips["mel_lengths"])
+        mels, waveforms = exhibits.run(self._rebuilt, clips["mel"], clips["mel_lengths"])
         for i, frames in enumerate(clips["mel_lengths"].numpy()):
             exhibits.mel(f"clip{i}/target", clips["mel"][i, :frames])
             exhibits.mel(f"clip{i}/reconstructed", mels[i, :frames])

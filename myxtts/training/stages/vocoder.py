@@ -11,6 +11,7 @@ from myxtts.model.discriminators import Discriminators
 from myxtts.model.vocoder import Vocoder
 from myxtts.model.vocoder_comparison import compare_vocoders
 from myxtts.training.config import StageConfig
+from myxtts.training.exhibits import traced_once
 from myxtts.training.optimizer import Learner
 from myxtts.training.run_directory import default_vocoder
 from myxtts.training.segments import padded_to_whole_codes, random_segment, segment_at
@@ -53,13 +54,12 @@ class VocoderStage(Stage):
         self.distance = vocoder_losses.ReconstructionLoss(model.audio)
         self.tokenizer, self.speaker = needed["tokenizer"].values()
         self._speaking = None
-        self._waveforms = tf.function(
+        self._waveforms = traced_once(
             lambda mel, voice: self.vocoder(mel, voice),
-            input_signature=[
+            signature=[
                 tf.TensorSpec([None, None, model.audio.n_mels]),
                 tf.TensorSpec([None, model.speaker.size]),
             ],
-            autograph=False,
         )
 
     @classmethod
