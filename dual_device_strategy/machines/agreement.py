@@ -13,6 +13,8 @@ import tensorflow as tf
 from dual_device_strategy.machines import compat
 from dual_device_strategy.machines.cluster import Cluster
 
+_MOST_SILENCE_MS = 7000  # a link that is down for three seconds does no harm
+
 
 class Disagreement(ValueError):
     """Raised when workers differ in something that must be the same; the message is one
@@ -38,7 +40,7 @@ def refuse_differences(cluster: Cluster, about: str, facts: dict[str, object]) -
     compat.set_shared_value(_key(about, cluster.index), json.dumps(mine))
     differing = []
     for other in range(len(cluster.addresses)):
-        theirs = json.loads(compat.shared_value(_key(about, other)))
+        theirs = json.loads(_value_of(cluster, other, about))
         for name in sorted({*mine, *theirs} if other != cluster.index else ()):
             if mine.get(name) != theirs.get(name):
                 differing.append(
@@ -56,7 +58,7 @@ def from_the_first(cluster: Cluster, about: str, value: str) -> str:
     """`value` as the first worker gave it; all call it at the same point of the program."""
     if cluster.index == 0:
         compat.set_shared_value(_key(about, 0), value)
-    return compat.shared_value(_key(about, 0))
+    return _value_of(cluster, 0, about)
 
 
 def gathered(host_ops: tf.distribute.CrossDeviceOps, text: bytes) -> list[bytes]:
@@ -73,6 +75,20 @@ def gathered(host_ops: tf.distribute.CrossDeviceOps, text: bytes) -> list[bytes]
         words[end - -(-length // 4) : end].tobytes()[:length]
         for length, end in zip(lengths, ends, strict=True)
     ]
+
+
+def _value_of(cluster: Cluster, other: int, about: str) -> str:
+    """What worker `other` has set; it may take its time, but an error says that it is gone.
+
+    TensorFlow would wait forever for a process that has ended or hangs.
+    """
+    while True:
+        try:
+            return compat.shared_value(_key(about, other), 1000)
+        except tf.errors.DeadlineExceededError:
+            # The first worker runs the service that would give the answer.
+            for needed in {0, other} - {cluster.index}:
+                compat.check_health(cluster.task(needed), _MOST_SILENCE_MS)
 
 
 def _wait_until_all_know(cluster: Cluster, about: str) -> None:

@@ -22,10 +22,20 @@ def shared_value(key: str, timeout_ms: int = 0) -> str:
     return context.context().get_config_key_value(key, timeout_ms)
 
 
+def check_health(task: str, timeout_ms: int) -> None:
+    """Asks `task` for an answer; raises the error that says why there is none."""
+    context.context().check_collective_ops_peer_health(task, timeout_ms)
+
+
+def fail_collectives(why: str) -> None:
+    """Lets all collectives of this process fail, also those that wait for others now."""
+    context.context().abort_collective_ops(tf.errors.UNAVAILABLE, why)
+
+
 def started_again(task: str, timeout_ms: int) -> bool:
     """Whether `task` is no longer the process that this one has talked to; False if unknown."""
     try:
-        context.context().check_collective_ops_peer_health(task, timeout_ms)
+        check_health(task, timeout_ms)
     except tf.errors.FailedPreconditionError:
         return True
     except tf.errors.OpError:

@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -33,11 +34,14 @@ _OF_THE_OTHERS = (
     tf.errors.DeadlineExceededError,
     tf.errors.UnavailableError,
 )
+_WATCH_SECONDS, _MOST_CONNECTIONS_PER_SECOND = 2.0, 50
 _REMEDY = "start the same command on all workers again to go on from the newest checkpoint"
 
 
 def explained(error: BaseException, cluster: Cluster) -> str | None:
     """One sentence if another worker's end caused `error`; None for any other error."""
+    while getattr(error, "__cause__", None):  # raised again as something else
+        error = error.__cause__
     if not isinstance(error, _ERRORS):
         return None
     refused, silent = asked(cluster)
@@ -77,9 +81,8 @@ def asked(cluster: Cluster) -> tuple[list[int], list[int]]:
     silent: list[int] = []
 
     def ask(index):
-        host, _, port = cluster.addresses[index].rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+            _connect(cluster, index)
         except ConnectionRefusedError:
             refused.append(index)
         except OSError:
@@ -87,6 +90,11 @@ def asked(cluster: Cluster) -> tuple[list[int], list[int]]:
 
     _ask_others(cluster, ask)
     return sorted(refused), sorted(silent)
+
+
+def _connect(cluster: Cluster, index: int) -> None:
+    host, _, port = cluster.addresses[index].rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
 
 
 def started_again(cluster: Cluster) -> list[int]:
@@ -110,28 +118,68 @@ def _ask_others(cluster: Cluster, ask: Callable[[int], None]) -> None:
         thread.join(3)
 
 
+def watch_others(cluster: Cluster) -> None:
+    """Lets the collectives of the first worker fail soon after the process of another has ended.
+
+    Where workers begin a collective, the first one waits for the others without asking them.
+    TensorFlow would notice by heartbeats that one is gone, after ten seconds or more.  The others
+    wait on a connection to the first one, which breaks.
+    """
+    if cluster.index != 0:
+        return
+    others = range(1, len(cluster.addresses))
+    seconds = max(_WATCH_SECONDS, len(others) / _MOST_CONNECTIONS_PER_SECOND)
+
+    def watch():
+        while True:
+            time.sleep(seconds)
+            for index in others:
+                try:
+                    _connect(cluster, index)
+                except ConnectionRefusedError:
+                    machines_compat.fail_collectives(f"{cluster.name(index)} is gone")
+                    return
+                except OSError:
+                    pass  # it may only be slow; heartbeats tell
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def end_with_one_sentence(cluster: Cluster) -> None:
     """Prints an uncaught error of that kind as one sentence; the exit code is then 1.
 
     The process ends at once, because a normal end would wait for the worker that is gone.  Other
     errors are shown as usual.
     """
-    before = sys.excepthook
+    before, in_threads_before = sys.excepthook, threading.excepthook
 
     def hook(kind, error, traceback):
-        sentence = explained(error, cluster)
-        if sentence is None:
-            before(kind, error, traceback)
+        _end_if_explained(error, cluster)
+        before(kind, error, traceback)
+
+    def hook_of_threads(arguments):
+        if not _began_in_tensorflow(arguments.exc_traceback):  # the program trains in a thread
+            _end_if_explained(arguments.exc_value, cluster)
+        # TensorFlow's watching threads fail as well; the main thread says why.
+        elif explained(arguments.exc_value, cluster):
             return
+        in_threads_before(arguments)
+
+    sys.excepthook, threading.excepthook = hook, hook_of_threads
+
+
+def _end_if_explained(error: BaseException, cluster: Cluster) -> None:
+    if sentence := explained(error, cluster):
         sys.stdout.flush()
         print(f"error: {sentence}", file=sys.stderr, flush=True)
         os._exit(EXIT_CODE)
 
-    in_threads_before = threading.excepthook
 
-    def hook_of_threads(arguments):
-        # TensorFlow's watching threads fail as well; the main thread says why.
-        if explained(arguments.exc_value, cluster) is None:
-            in_threads_before(arguments)
-
-    sys.excepthook, threading.excepthook = hook, hook_of_threads
+def _began_in_tensorflow(traceback) -> bool:
+    """Whether the function that a thread began with is TensorFlow's."""
+    while traceback is not None:
+        module = traceback.tb_frame.f_globals.get("__name__", "")
+        if module != "threading":
+            return module.startswith("tensorflow.")
+        traceback = traceback.tb_next
+    return False

@@ -15,7 +15,7 @@ from dual_device_strategy.devices.several import check_lists
 from dual_device_strategy.machines import compat as machines_compat
 from dual_device_strategy.machines.cluster import Cluster, cluster_of
 from dual_device_strategy.machines.extended import MultiWorkerSplitExtended
-from dual_device_strategy.machines.lost import do_not_answer, end_with_one_sentence
+from dual_device_strategy.machines.lost import do_not_answer, end_with_one_sentence, watch_others
 from dual_device_strategy.staged_input import check_slots
 
 
@@ -118,6 +118,8 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
             )
             self.extended.data_service = data_service
             self._cluster = cluster
+            if several:
+                watch_others(cluster)
             self.refuse_differences(
                 {
                     "the number of model devices": len(model_devices),

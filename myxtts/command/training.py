@@ -72,8 +72,6 @@ def train(
         print(f"training failed: {error}", file=sys.stderr)
         return TRAINING_FAILED
     except Exception as error:
-        if workers.count > 1 and isinstance(error, tf.errors.OpError):
-            raise  # the strategy says which worker is gone
         if silence := data_service.explained(error, strategy):
             print(
                 f"training failed: {silence}. Start the service again, and the same command: it "
@@ -81,7 +79,10 @@ def train(
                 file=sys.stderr,
             )
             return TRAINING_FAILED
-        if not exhausted_device(error):
+        exhausted = exhausted_device(error)
+        if workers.count > 1 and isinstance(error, tf.errors.OpError) and not exhausted:
+            raise  # the strategy says which worker is gone
+        if not exhausted:
             traceback.print_exc()
         print(f"training failed{failure(error, run)}", file=sys.stderr)
         return TRAINING_FAILED

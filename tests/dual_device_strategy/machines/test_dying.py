@@ -20,6 +20,28 @@ tf.distribute.Server(config["cluster"], job_name="worker", task_index=config["ta
 print("listens", flush=True)
 time.sleep(60)
 """
+MEETING = """
+import os, sys, threading
+import tensorflow as tf
+from dual_device_strategy import MultiWorkerDataModelSplitStrategy
+strategy = MultiWorkerDataModelSplitStrategy(["CPU:0"], ["CPU:0"])
+if strategy.worker_index == 1:
+    os.kill(os.getpid(), int(sys.argv[2]))
+
+def make_a_variable():
+    try:
+        with strategy.scope():
+            tf.Variable(1.0)
+    except tf.errors.OpError as error:
+        raise RuntimeError("no variable") from error
+
+if sys.argv[1] == "compare":
+    strategy.refuse_differences({"the corpus": "one"})
+else:
+    thread = threading.Thread(target=make_a_variable)
+    thread.start()
+    thread.join()
+"""
 EMULATED = ({"EMULATED_GPUS": "2"},) * 2
 
 
@@ -151,6 +173,28 @@ def test_another_process_in_the_place_of_a_worker_ends_the_other_with_one_senten
         r"error: worker 1 \(127.0.0.1:\d+\) was started again while this one ran; ", said
     )
     assert "Traceback" not in workers[0].stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "number", "sentence"),
+    [
+        ("compare", signal.SIGKILL, r"worker 1 \(127.0.0.1:\d+\) is gone, "),
+        ("compare", signal.SIGSTOP, "a worker hangs, "),
+        ("in a thread", signal.SIGKILL, r"worker 1 \(127.0.0.1:\d+\) is gone, "),
+    ],
+)
+def test_a_worker_that_others_wait_for_before_the_first_step_ends_them_with_one_sentence(
+    start_workers, tmp_path, where, number, sentence
+):
+    workers = start_workers(["-c", MEETING, where, str(int(number))], tmp_path)
+    try:
+        assert workers[0].wait(60) == 1, workers[0].stderr
+    finally:
+        workers[1].kill()
+    assert re.match(f"error: {sentence}", workers[0].stderr.splitlines()[-1]), workers[0].stderr
+    assert "Traceback" not in workers[0].stderr
+    # TensorFlow's heartbeats would tell ten seconds later.
+    assert number == signal.SIGSTOP or "heartbeats" not in workers[0].stderr
 
 
 @pytest.mark.parametrize("timeout_seconds", [None, 3])
