@@ -204,6 +204,7 @@ class StagedDataset(compat.DistributedDataset):
             counts=self._counts,
             warm_up=extended.warm_up,
             times=self._tuning.preparing if self._tuning else (),
+            copy_times=extended.running_input.copy_times,
             host_options=host.options(),
         )
 

@@ -24,7 +24,7 @@ from dual_device_strategy.host_copies import HostCopies
 from dual_device_strategy.host_part import HostPart
 from dual_device_strategy.lanes import NAME, Lanes
 from dual_device_strategy.out_of_memory import PREPARING, scope_name
-from dual_device_strategy.preparing_times import PreparingTimes
+from dual_device_strategy.preparing_times import CopyTimes, PreparingTimes
 
 _numbers = itertools.count()
 
@@ -48,6 +48,7 @@ class Preparing:
         that it captured.
       noted: makes what gets the host's batches, of what would.
       times: what notes when each data device asked for a batch and had prepared it, or nothing.
+      copy_times: what notes when each data device asked for a batch ahead and had it, or nothing.
       saves_front_end: whether variables that the front end writes to are in checkpoints.
     """
 
@@ -72,6 +73,7 @@ class Preparing:
         captured_by: Callable[[str], Callable | None] = lambda device: None,
         noted: Callable | None = None,
         times: Sequence[PreparingTimes] = (),
+        copy_times: Sequence[CopyTimes] = (),
         saves_front_end: bool = True,
     ):
         self.number = next(_numbers)  # an id() comes back after the object is gone
@@ -115,7 +117,10 @@ class Preparing:
 
         self._copies = []
         if copies_ahead:
-            self._copies = [HostCopies(host_spec, self.get_next, host, each) for each in devices]
+            self._copies = [
+                HostCopies(host_spec, self.get_next, host, each, times)
+                for each, times in itertools.zip_longest(devices, copy_times)
+            ]
         for place, device in enumerate(devices if hops else []):
             source, get_batch = (device, get_next) if copies_ahead else (host, self.get_next)
             its_lanes, its_times = (each[place] if each else None for each in (lanes, times))

@@ -1,4 +1,4 @@
-"""When a data device asked for its batches, and when it had prepared them; for `slots="auto"`."""
+"""When a data device asked for its batches, and when it had them: prepared, or copied to it."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,9 @@ KEPT = 256
 
 
 class PreparingTimes:
-    """Notes of one data device, in variables on the host; they start no work on the device.
+    """For `slots="auto"`: notes of one data device, in variables on the host.
+
+    They start no work on the device.
 
     Its batches are prepared one after the other.  So when one is prepared, the newest that was
     asked for is meant.
@@ -42,12 +44,17 @@ class PreparingTimes:
         """
 
         def note():
-            now = tf.IndexedSlices(tf.timestamp(), (self._count - 1) % KEPT)
-            with tf.control_dependencies([self._made.scatter_update(now)]):
+            with tf.control_dependencies([self._note(self._newest())]):
                 return tf.identity(self._count.handle)
 
         with tf.control_dependencies(made):
             call_on_host(self._count.device, note)
+
+    def _newest(self) -> tf.Tensor:
+        return self._count - 1
+
+    def _note(self, batch: tf.Tensor) -> tf.Operation:
+        return self._made.scatter_update(tf.IndexedSlices(tf.timestamp(), batch % KEPT))
 
     def now(self) -> int:
         """How many batches it has asked for so far."""
@@ -57,3 +64,22 @@ class PreparingTimes:
         """When it asked for the batches at `places` after `before`, and had made them, in s."""
         at = (before + places) % KEPT
         return self._asked.numpy()[at], self._made.numpy()[at]
+
+
+class CopyTimes(PreparingTimes):
+    """For traces: when a data device asked for the batches that are copied ahead of its front end,
+    and when each was there.
+
+    Two copies are under way at once.  They end in their order, because they share a link.
+    """
+
+    def __init__(self, host: str):
+        super().__init__(host)
+        self._ended = compat.host_variable(tf.constant(0, tf.int64), host)
+
+    def _newest(self) -> tf.Tensor:
+        return self._ended.read_value()
+
+    def _note(self, batch: tf.Tensor) -> tf.Operation:
+        with tf.control_dependencies([super()._note(batch)]):
+            return self._ended.assign_add(1, read_value=False)

@@ -2,6 +2,9 @@
 
 import contextlib
 import weakref
+from collections.abc import Sequence
+
+from dual_device_strategy.preparing_times import CopyTimes
 
 
 class RunningInput:
@@ -17,6 +20,8 @@ class RunningInput:
         self.copying = 0  # how many of them are for batches on their way from the host
         # Whether datasets that are distributed from now on count the batches that arrive.
         self.counts_arrivals = False
+        # One for each data device, if copies to its COPYING slots are to be timed.
+        self.copy_times: Sequence[CopyTimes] = ()
         self._counted = lambda: None
 
     def began(self, iterator, copying: int = 0) -> None:
@@ -31,10 +36,12 @@ class RunningInput:
         return self._counted()
 
     @contextlib.contextmanager
-    def counting_arrivals(self):
-        """Datasets that are distributed here count the batches that arrive."""
-        before, self.counts_arrivals = self.counts_arrivals, True
+    def timed(self, copy_times: Sequence[CopyTimes]):
+        """Datasets that are distributed here count the batches that arrive, and time copies from
+        the host."""
+        before = self.counts_arrivals, self.copy_times
+        self.counts_arrivals, self.copy_times = True, copy_times
         try:
             yield
         finally:
-            self.counts_arrivals = before
+            self.counts_arrivals, self.copy_times = before

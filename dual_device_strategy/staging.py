@@ -25,18 +25,14 @@ import tensorflow as tf
 from dual_device_strategy import compat
 from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
-from dual_device_strategy.copies import AT_ONCE, Copies
+from dual_device_strategy.copies import AT_ONCE, Copies, is_large
 from dual_device_strategy.hop import Hop, component_specs, components, get_next
-from dual_device_strategy.host_copies import can_copy
+from dual_device_strategy.host_copies import copied_ahead
 from dual_device_strategy.lanes import NAME, Lanes
-from dual_device_strategy.out_of_memory import READY, bytes_of, scope_name
+from dual_device_strategy.out_of_memory import READY, scope_name
 from dual_device_strategy.preparing import Preparing
-from dual_device_strategy.preparing_times import PreparingTimes
+from dual_device_strategy.preparing_times import CopyTimes, PreparingTimes
 from dual_device_strategy.slot_tuning import MOST
-
-# A smaller batch is copied in less than 0.2 ms over a link of 5 GB/s; a second copy at once costs
-# some 0.1 ms of processor time.
-WORTH_TWO_COPIES = 1_000_000
 
 
 class Staging:
@@ -54,6 +50,7 @@ class Staging:
         counts: BatchCounts | None = None,
         warm_up: bool = False,
         times: Sequence[PreparingTimes] = (),
+        copy_times: Sequence[CopyTimes] = (),
         host_options: tf.data.Options | None = None,
         captured: Callable | None = None,
     ):
@@ -63,18 +60,19 @@ class Staging:
         `copying` of the latter are for batches on their way from the host, if these are large.
         With `times`, one for the data device, `ready_slots` may be set anew between two iterators;
         then none is: `times` tell when a copy that waits for the front end is done.
+        `copy_times`, one for the data device, notes how `copying` ones are copied.
         `host_options` are the user's; a dataset inside a tf.function no longer has them.
         `captured` is passed to the hop to the data device.
         """
         slots_change = bool(times)
         (data_device, target_device), (prepared_slots, ready_slots) = devices, slots
-        large = _is_large(component_specs(host_spec)) and can_copy(host_spec, data_device)
-        self.copying = copying if large and not slots_change else 0
+        ahead = not slots_change and copied_ahead(host_spec, data_device)
+        self.copying = copying if ahead else 0
         self.ready_slots = ready_slots - self.copying
         specs = component_specs(front_end_spec)
         two_copies = (
             _are_apart(data_device, target_device)
-            and _is_large(specs)
+            and is_large(specs)
             and (slots_change or self.ready_slots > 1)
         )
 
@@ -98,6 +96,7 @@ class Staging:
             warm_up=warm_up,
             host_options=host_options,
             times=times,
+            copy_times=copy_times,
             captured_by=lambda device: captured,
             # What `captured` puts in another's place belongs to several replicas.
             saves_front_end=captured is None,
@@ -161,12 +160,6 @@ def places_for(slots: tuple[int, int], slots_change: bool, data_devices: int = 1
     # Of several data devices each may hold one that it was dealt and one that it prepares.
     dealt = data_devices * (2 + slots[0]) if data_devices > 1 else 0
     return 1 + sum(slots) + dealt + (MOST if slots_change else 0)
-
-
-def _is_large(specs) -> bool:
-    """Whether batches are worth two copies at once; they may be if their size is open."""
-    size = bytes_of(specs)
-    return size is None or size >= WORTH_TWO_COPIES
 
 
 def _are_apart(one: str, other: str) -> bool:

@@ -8,6 +8,7 @@ from dual_device_strategy.whatif import predict
 
 LARGEST_SHARES = {"data loading": 0.20, "transfer": 0.15, "variation": 0.30}
 LEAST_TRAINING_SHARE = 0.50
+_SEND_LESS = "let the host send less, such as int16 that the on_data_device() function converts"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,15 +50,17 @@ def advice(varying, parts, *, step_ms, variation, slots, bottleneck):
         )
     share = parts.mean("step") / step_ms
     if share < LEAST_TRAINING_SHARE:
-        part, names = {
-            TITLES["host"]: (HOST, ("host",)),
-            DATA_DEVICE: (FRONT_END, ("copy", "front_end")),
-        }.get(bottleneck, (TRANSFER, ("transfer",)))
+        setting, names = {
+            TITLES["host"]: (SETTINGS[HOST], ("host",)),
+            DATA_DEVICE: (SETTINGS[FRONT_END], ("copy", "front_end")),
+            TITLES["front_end"]: (SETTINGS[FRONT_END], ("front_end",)),
+            TITLES["copy"]: (_SEND_LESS, ("copy",)),
+        }.get(bottleneck, (SETTINGS[TRANSFER], ("transfer",)))
         faster = dataclasses.replace(parts, **{name: parts.mean(name) / 2 for name in names})
         found.append(
             Advice(
                 f"training takes only {share:.0%} of a step, the rest waits for the {bottleneck}",
-                SETTINGS[part],
+                setting,
                 gain(faster),
             )
         )

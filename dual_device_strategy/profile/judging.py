@@ -52,18 +52,15 @@ def judge(measured: Measured, slots: int, cores: int, setup: Setup | None = None
     """Judges measurements of all five parts; those of the staged run may be missing."""
     setup = setup or Setup()
     times = setup.applied(measured)
-    varying = PartTimes(**times, gap=measured.gap_ms)
+    fixed = {"gap": measured.gap_ms, "copies_ahead": measured.copies_ahead}
+    varying = PartTimes(**times, **fixed)
     # Medians, because one late wake-up of the system says nothing about a part.
-    parts = PartTimes(
-        **{name: statistics.median(times[name]) for name in PARTS}, gap=measured.gap_ms
-    )
+    parts = PartTimes(**{name: statistics.median(times[name]) for name in PARTS}, **fixed)
     work = work_of(measured)
-    titled = {
-        TITLES["host"]: parts.mean("host"),
-        DATA_DEVICE: parts.of_data_device(slots if setup.devices <= 2 else 4),
-        TITLES["transfer"]: parts.mean("transfer"),
-        TITLES["step"]: parts.mean("step"),
-    }
+    titled = {TITLES[name]: parts.mean(name) for name in PARTS}
+    if not parts.copying(slots):
+        del titled[TITLES["copy"]], titled[TITLES["front_end"]]
+        titled[DATA_DEVICE] = parts.of_data_device(slots)
     bottleneck = max(titled, key=titled.get)
     limit = titled[bottleneck]
     step = statistics.median(measured.steps) if measured.steps else None
@@ -74,7 +71,9 @@ def judge(measured: Measured, slots: int, cores: int, setup: Setup | None = None
     reached = step or predict(varying, slots=slots).step_ms
     # Any shorter step is noise: no number of devices makes a step shorter than its slowest part.
     saved = 1 - max(reached, limit) / one_device if one_device else 0.0
-    saved_range, doubt = _certainty(measured, times, reached, saved)
+    saved_range, doubt = _certainty(
+        measured, times, reached, saved, copies_ahead=parts.copying(slots) > 0
+    )
     host_cores = _cores_needed(measured, parts)
     return Judgement(
         bottleneck=bottleneck,
@@ -92,6 +91,7 @@ def judge(measured: Measured, slots: int, cores: int, setup: Setup | None = None
         verdict=doubt
         or _verdict(
             parts,
+            slots,
             reached=reached,
             one_device=one_device,
             saved=saved,
@@ -121,15 +121,16 @@ def judge(measured: Measured, slots: int, cores: int, setup: Setup | None = None
     )
 
 
-def _certainty(measured, times, reached, saved):
+def _certainty(measured, times, reached, saved, *, copies_ahead):
     """The range of the saved share, and why there can be no verdict; None if there can be one."""
     ranges = {name: median_range(times[name]) for name in PARTS}
     work = work_of(measured)
     alone = {name: median_range(measured.parts[name]) for name in ("front_end", "step")}
     whole = work.step / statistics.median(measured.parts["step"]) if work.step else 1.0
     alone["step"] = Range(whole * alone["step"].low, whole * alone["step"].high)
-    data_device = ranges["copy"] + ranges["front_end"]
-    limit = Range.largest(ranges["host"], data_device, ranges["transfer"], ranges["step"])
+    limit = Range.largest(*ranges.values())
+    if not copies_ahead:
+        limit = Range.largest(limit, ranges["copy"] + ranges["front_end"])
     one_device = Range.largest(ranges["host"], alone["front_end"] + alone["step"])
     steps = median_range(measured.steps) if measured.steps else Range(reached, reached)
     if limit.low > 1.02 * steps.high:
@@ -162,15 +163,15 @@ def _cores_needed(measured, parts):
     return max(1, math.ceil(measured.front_end_core_ms / pace)) if pace else None
 
 
-def _verdict(parts, *, reached, one_device, saved, host_cores, cores, setup):
-    others = parts.mean("host") + parts.of_data_device() + parts.mean("transfer")
+def _verdict(parts, slots, *, reached, one_device, saved, host_cores, cores, setup):
+    others = sum(parts.mean(name) for name in PARTS if name != "step")
     step = parts.mean("step")
     timing = f"{reached:.1f} ms a step, against {one_device:.1f} with both in turns on one device"
     if saved < LEAST_SAVING:
         if step > 5 * others:
             ratio = f"{step / others:.0f} times longer than" if others else "all there is, without"
             return f"a second device saves nothing here: your step is {ratio} everything before it"
-        if parts.mean("host") >= max(parts.limit, parts.of_data_device()):
+        if parts.mean("host") >= max(parts.limit, parts.of_data_device(slots)):
             return (
                 "a second device saves nothing here: the host pipeline alone takes "
                 f"{parts.mean('host'):.1f} ms a batch, so speed that up first"

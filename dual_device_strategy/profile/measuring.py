@@ -11,6 +11,7 @@ import tensorflow as tf
 from dual_device_strategy import compat
 from dual_device_strategy.devices import short_name
 from dual_device_strategy.front_end import split
+from dual_device_strategy.host_copies import copied_ahead
 from dual_device_strategy.profile.staged import (
     Staged,
     as_profile_error,
@@ -41,6 +42,7 @@ class Measured:
     monitor: dict = dataclasses.field(default_factory=dict)
     # Staged steps of loops that read their result less often.
     others: dict[Reading, list[float]] = dataclasses.field(default_factory=dict)
+    copies_ahead: bool = False  # whether batches are, where there are slots for that
     rows: int | None = None  # of a whole batch
     rows_of_replicas: list[int] = dataclasses.field(default_factory=list)
 
@@ -81,6 +83,7 @@ class PartsAlone:
         self._data, self._model = extended.data_device, extended.worker_devices[0]
         self._dataset = dataset
         self._host, self._front_end, self._spec = split(dataset, self._data)
+        into.copies_ahead = copied_ahead(self._host.element_spec, self._data)
 
     def measure(self) -> None:
         elements = self._measure_host()

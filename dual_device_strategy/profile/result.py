@@ -61,7 +61,11 @@ class Profile:
             result["judgement"] = dataclasses.asdict(self.judgement)
             result["judgement"]["advice"] = [str(advice) for advice in self.judgement.advice]
             result["work"] = dataclasses.asdict(work_of(self.measured))
-            parts = PartTimes(**self.setup.applied(self.measured), gap=self.measured.gap_ms)
+            parts = PartTimes(
+                **self.setup.applied(self.measured),
+                gap=self.measured.gap_ms,
+                copies_ahead=self.measured.copies_ahead,
+            )
             result["timeline"] = predict(parts, slots=self.slots, steps=60).spans[20:40]
         return result
 

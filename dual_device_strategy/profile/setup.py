@@ -13,7 +13,8 @@ TITLES = {
     "transfer": "transfer to the model device",
     "step": "step",
 }
-# The data device copies and computes in turns, so the pipeline sees these two as one part.
+# The data device copies and computes in turns, so the pipeline sees these two as one part, unless
+# some slots are for copies.
 DATA_DEVICE = "data device (copy and front end)"
 
 

@@ -1,9 +1,13 @@
 """A run whose batches are timed on their way, as a Chrome trace for Perfetto.
 
 Each batch notes when the host began and ended it, when it was on the data device, when its front
-end was done, and when it was on the model devices; the loop notes when it had the batch and when
-the step's result was read.  Nothing is simulated.  Timing costs some tenths of a millisecond a
-batch, because the data device is waited for twice; so this is a run of its own.
+end began and was done, and when it was on the model devices; the loop notes when it had the batch
+and when the step's result was read.  Nothing is simulated.  Timing costs some tenths of a
+millisecond a batch, or 2 ms with COPYING slots, because the data device is waited for twice; so
+this is a run of its own.
+
+A copy from the host is shown from when the front end before it was done.  With COPYING slots it is
+shown from when it was asked for, or the copy before it was over; it may wait for a front end first.
 
 The file has a row for the host and for each device.  Open it at https://ui.perfetto.dev or in
 chrome://tracing.
@@ -15,83 +19,40 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.devices import short_name
 from dual_device_strategy.front_end import on_data_device, split
+from dual_device_strategy.preparing_times import CopyTimes
+from dual_device_strategy.profile.notes import (
+    BEGUN,
+    HOST_BEGIN,
+    HOST_END,
+    PREPARED,
+    Moment,
+    Notes,
+)
 from dual_device_strategy.profile.staged import WARM, as_profile_error, too_short
 from dual_device_strategy.readings import read
 
 STEPS = 30
-HOST_BEGIN, HOST_END, COPIED, PREPARED = range(4)
 
 
 @dataclasses.dataclass
 class Times:
     """The seconds since the epoch at which each batch was where, by batch."""
 
-    noted: dict[int, dict[int, float]]  # moment -> batch -> time
+    noted: dict[Moment, dict[int, float]]
+    copies: dict[int, tuple[float, float]]  # of batches in COPYING slots: asked for, and there
     arrived: dict[int, float]
     got: list[float]
     read: list[float]
 
 
-class Notes:
-    """Notes that moments of batches have come, from graphs on any device."""
-
-    def __init__(self, host: str):
-        self._host = host
-        with tf.device(host):
-            self._queue = tf.queue.FIFOQueue(100_000, [tf.int64, tf.int64, tf.float64], [[]] * 3)
-            self._target = tf.constant(host)
-
-    def here(self, moment: int, batch: tf.Tensor, tensors: list[tf.Tensor]) -> tf.Operation:
-        """Notes on the host that these tensors are there."""
-        with tf.control_dependencies(tensors):
-            return self._queue.enqueue((tf.constant(moment, tf.int64), batch, tf.timestamp()))
-
-    def once_there(self, moment: int, batch: tf.Tensor, tensors: list[tf.Tensor]):
-        """Notes when these tensors are there, by bringing a number from one of them to the host."""
-
-        def note(batch, _):
-            with tf.control_dependencies([self.here(moment, batch, [])]):
-                return self._queue.queue_ref  # something it has to return, and this is not copied
-
-        function = tf.function(note, autograph=False)
-        specs = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.float32)
-        traced = function.get_concrete_function(*specs)
-        (done,) = tf.raw_ops.RemoteCall(
-            target=self._target,
-            args=[batch, _number_of(tensors), *traced.captured_inputs],
-            Tout=[tf.resource],
-            f=traced,
-        )
-        return done
-
-    def all(self) -> dict[int, dict[int, float]]:
-        found = {moment: {} for moment in (HOST_BEGIN, HOST_END, COPIED, PREPARED)}
-        with tf.device(self._host):
-            count = int(self._queue.size())
-            moments, batches, times = self._queue.dequeue_many(count) if count else ([], [], [])
-            rows = zip(*(t.numpy() for t in (moments, batches, times)), strict=True)
-        for moment, batch, when in rows if count else ():
-            found[int(moment)][int(batch)] = float(when)
-        return found
-
-
-def _number_of(tensors):
-    """A number that is there as soon as the tensors are; 0 if all of them are empty."""
-    numbers = [t for t in tensors if t.dtype.is_floating or t.dtype.is_integer]
-    kept = [tensor for tensor in numbers if tensor.shape.num_elements() != 0]
-    with tf.control_dependencies(tensors):
-        if not kept:
-            return tf.zeros([])
-        return tf.cast(tf.reduce_sum(tf.reshape(kept[-1], [-1])[:1]), tf.float32)
-
-
 def noted_dataset(dataset: tf.data.Dataset, strategy, notes: Notes) -> tf.data.Dataset:
-    """`dataset`, whose batches note when they are made, copied and prepared."""
+    """`dataset`, whose batches note when they are made, and their front end begins and ends."""
     data_device = strategy.extended.data_device
     host, front_end, spec = split(dataset, data_device)
     host_spec, on_host = host.element_spec, data_device == compat.host_of(data_device)
@@ -106,7 +67,7 @@ def noted_dataset(dataset: tf.data.Dataset, strategy, notes: Notes) -> tf.data.D
 
     def prepared(number, batch, _):
         flat = compat.to_flat(host_spec, batch)
-        with tf.control_dependencies([note_there(COPIED, number, flat)]):
+        with tf.control_dependencies([note_there(BEGUN, number, flat)]):
             flat = [tf.identity(tensor) for tensor in flat]
         made = front_end(flat) if front_end else flat
         with tf.control_dependencies([note_there(PREPARED, number, made)]):
@@ -120,10 +81,10 @@ def noted_dataset(dataset: tf.data.Dataset, strategy, notes: Notes) -> tf.data.D
 def traced_run(strategy, dataset: tf.data.Dataset, step: Callable) -> Times:
     """Runs some steps, reading the result of each; the times of those after the first ones."""
     extended = strategy.extended
-    notes = Notes(compat.host_of(extended.data_device))
+    host = compat.host_of(extended.data_device)
+    notes, copy_times = Notes(host), [CopyTimes(host) for _ in extended.data_devices]
     got, done = [], []
-    counting = extended.running_input.counting_arrivals()
-    with counting, as_profile_error("the traced run failed"):
+    with extended.running_input.timed(copy_times), as_profile_error("the traced run failed"):
         iterator = iter(
             strategy.experimental_distribute_dataset(noted_dataset(dataset, strategy, notes))
         )
@@ -137,7 +98,18 @@ def traced_run(strategy, dataset: tf.data.Dataset, step: Callable) -> Times:
             done.append(time.time())
         times = iterator.counts.times.numpy()
         arrived = {i: float(times[(arrived_before + i) % len(times)]) for i in range(len(got))}
-    return Times(notes.all(), arrived, got, done)
+    copies = _copies(copy_times, len(got)) if extended.running_input.copying else {}
+    return Times(notes.all(), copies, arrived, got, done)
+
+
+def _copies(times: list[CopyTimes], count: int) -> dict[int, tuple[float, float]]:
+    """When each of the first `count` batches was asked for, and was there; devices take turns."""
+    batches, found = np.arange(count), {}
+    for place, its_times in enumerate(times):
+        its = batches[batches % len(times) == place]
+        asked_and_there = np.transpose(its_times.since(0, its // len(times))).tolist()
+        found.update(zip(its.tolist(), map(tuple, asked_and_there), strict=True))
+    return found
 
 
 def events(times: Times, data_devices, model_devices) -> list[dict]:
@@ -148,12 +120,17 @@ def events(times: Times, data_devices, model_devices) -> list[dict]:
     lanes += [f"model device {short_name(d)}" for d in model_devices]
     rows = _Rows(lanes, min(noted[HOST_BEGIN].get(i, times.got[i]) for i in shown))
     for i in shown:
-        made, copied, prepared = (noted[m].get(i) for m in (HOST_END, COPIED, PREPARED))
+        made, begun, prepared = (noted[m].get(i) for m in (HOST_END, BEGUN, PREPARED))
         rows.add(0, "host pipeline", i, begin=noted[HOST_BEGIN].get(i), end=made)
         lane = 1 + i % data
-        free = noted[PREPARED].get(i - data, made)
-        rows.add(lane, "copy", i, begin=None if made is None else max(made, free), end=copied)
-        rows.add(lane, "front end", i, begin=copied, end=prepared)
+        if made is not None:
+            if i in times.copies:
+                asked, copied = times.copies[i]
+                free = max(asked, times.copies.get(i - data, (asked, asked))[1])
+            else:
+                copied, free = begun, noted[PREPARED].get(i - data, made)
+            rows.add(lane, "copy", i, begin=max(made, free), end=copied)
+        rows.add(lane, "front end", i, begin=begun, end=prepared)
         for lane in range(1 + data, len(lanes)):
             rows.add(lane, "on its way", i, begin=prepared, end=times.arrived[i])
             rows.add(lane, "READY", i, begin=times.arrived[i], end=times.got[i])

@@ -39,6 +39,8 @@ class PartTimes:
       transfer: from the data device to the model device.
       step: the training step, including its dispatch and the reading of its result.
       gap: the time that the loop needs between two steps even when a batch is READY.
+      copies_ahead: whether batches are copied from the host ahead of the front end if there are
+        slots for that; small ones are not, see `host_copies.py`.
     """
 
     host: Times = 0.0
@@ -47,6 +49,7 @@ class PartTimes:
     transfer: Times = 0.0
     step: Times = 0.0
     gap: float = 0.0
+    copies_ahead: bool = True
 
     def __post_init__(self):
         for name in PARTS:
@@ -66,7 +69,11 @@ class PartTimes:
         It copies and computes in turns, or at the same time if some of `slots` are for copies.
         """
         copy, front_end = self.mean("copy"), self.mean("front_end")
-        return max(copy, front_end) if copying_slots(slots) else copy + front_end
+        return max(copy, front_end) if self.copying(slots) else copy + front_end
+
+    def copying(self, slots: int) -> int:
+        """How many of `slots` are for batches on their way from the host."""
+        return copying_slots(slots) if self.copies_ahead and self.mean("copy") else 0
 
     @property
     def limit(self) -> float:
@@ -86,7 +93,7 @@ class PartTimes:
             kept = np.minimum(times, fixed.get(name, 0.0))
             return kept + factor * (times - kept)
 
-        return PartTimes(**{name: scale(name) for name in PARTS}, gap=self.gap)
+        return dataclasses.replace(self, **{name: scale(name) for name in PARTS})
 
     def with_bandwidth(self, factor: float) -> "PartTimes":
         """The times with links `factor` times as fast."""
@@ -153,7 +160,7 @@ def predict(
             f"model_devices={model_devices}, steps={steps}"
         )
     m = model_devices
-    copying = copying_slots(slots) if m == 1 and parts.mean("copy") else 0
+    copying = parts.copying(slots) if m == 1 else 0
     ready_slots = slots - 2 - copying
     at_once = m * max(1, min(AT_ONCE, ready_slots))  # copies under way
     dispatch = dispatch_ms if reads_every == 1 else 0.0

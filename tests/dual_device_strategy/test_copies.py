@@ -10,9 +10,9 @@ from dual_device_strategy import (
     DataModelSplitStrategy,
     MirroredDataModelSplitStrategy,
     compat,
+    copies,
     emulation,
     on_data_device,
-    staging,
 )
 from tests.dual_device_strategy.tensors import of_every_type
 
@@ -21,7 +21,7 @@ MB = 1_000_000
 
 @pytest.fixture(autouse=True)
 def two_copies_for_small_batches_too(monkeypatch):
-    monkeypatch.setattr(staging, "WORTH_TWO_COPIES", 0)
+    monkeypatch.setattr(copies, "WORTH_TWO_COPIES", 0)
 
 
 @pytest.fixture(params=[4, 5, 6])

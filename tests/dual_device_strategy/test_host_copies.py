@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from dual_device_strategy import (
     DataModelSplitStrategy,
+    copies,
     data_scope,
     emulation,
     on_data_device,
-    staging,
 )
 from tests.dual_device_strategy.tensors import of_every_type
 
@@ -22,7 +22,7 @@ DATA, MODEL = "GPU:1", "GPU:0"
 
 @pytest.fixture
 def for_small_batches_too(monkeypatch):
-    monkeypatch.setattr(staging, "WORTH_TWO_COPIES", 0)
+    monkeypatch.setattr(copies, "WORTH_TWO_COPIES", 0)
 
 
 def distributed(dataset, slots, **settings):

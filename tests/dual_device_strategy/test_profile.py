@@ -47,6 +47,7 @@ def test_each_stage_is_measured_alone_and_all_together(measured):
         "read every tenth": figures["staged"]["others"]["read every tenth"]["median_ms"]
     }
     assert figures["work"]["rows"] == 16
+    assert not measured.measured.copies_ahead  # it is too small
     assert figures["judgement"]["bottleneck"] == "data device (copy and front end)"
     assert figures["judgement"]["limit_ms"] == pytest.approx(
         parts["front_end"]["median_ms"] + parts["copy"]["median_ms"]
@@ -129,6 +130,40 @@ def test_a_trace_has_a_row_for_each_part_of_each_device_with_what_was_measured(t
     order = ["host pipeline", "front end", "on its way", "step"]
     begins = [of_batch[kind, 20]["ts"] for kind in order]
     assert begins == sorted(begins)
+
+
+@pytest.mark.timing
+def test_a_trace_shows_copies_from_the_host_beside_the_front_end(run_python, tmp_path):
+    code = """
+import tensorflow as tf
+from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
+from dual_device_strategy.profile.tracing import write_trace
+emulation.start(gpus=2, memory_mb=256, gbps=0.1)
+with tf.device("CPU:0"):
+    dataset = tf.data.Dataset.from_tensors(tf.ones([1, 250_000])).repeat()
+dataset = dataset.apply(on_data_device(lambda x: emulation.timed(x, ms=10)[:, :10]))
+strategy = DataModelSplitStrategy("GPU:1", "GPU:0", slots=6)
+write_trace(strategy, dataset, tf.function(tf.reduce_sum), "trace.json")
+"""
+    result = run_python(code, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    times = {"copy": {}, "front end": {}}
+    for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]:
+        if event.get("cat") in times:
+            span = event["ts"], event["ts"] + event["dur"]
+            times[event["cat"]][event["args"]["batch"]] = span
+    copies, front_ends = times.values()
+    assert copies.keys() == front_ends.keys() == set(range(10, 40))
+    assert all(copies[i][1] <= front_ends[i][0] for i in copies)
+    # What is noted late makes one longer and the next one shorter.
+    assert sum(end - begin for begin, end in copies.values()) >= 29 * 9_900
+    # By the link and by the device it could be all of the time.
+    both = sum(
+        max(0, min(copy[1], prepared[1]) - max(copy[0], prepared[0]))
+        for copy in copies.values()
+        for prepared in front_ends.values()
+    )
+    assert both > 0.2 * sum(end - begin for begin, end in front_ends.values())
 
 
 @pytest.mark.parametrize("data", [["CPU:0"], ["CPU:3", "CPU:4"]])

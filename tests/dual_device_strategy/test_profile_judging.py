@@ -33,6 +33,32 @@ def test_the_verdict_says_what_a_second_device_saves(times, cores, core_ms, word
     assert words in judged(*times, cores=cores, core_ms=core_ms).verdict
 
 
+@pytest.mark.parametrize(
+    ("slots", "copies_ahead", "limit", "bottleneck"),
+    [(6, True, 16, "front end"), (6, False, 31, "data device"), (5, True, 31, "data device")],
+)
+def test_copies_from_the_host_are_beside_the_front_end_where_they_have_slots(
+    slots, copies_ahead, limit, bottleneck
+):
+    times = dict(zip(PARTS, (1, 15, 16, 1, 10), strict=True))
+    into = Measured({name: [float(ms)] * 20 for name, ms in times.items()})
+    into.copies_ahead, into.steps = copies_ahead, [limit + 0.5] * 20
+    judgement = judge(into, slots, cores=2)
+    assert judgement.limit_ms == limit
+    assert judgement.bottleneck.startswith(bottleneck)
+    assert not judgement.verdict.startswith("cannot tell")
+    of_slots = {each["setting"]: each["step_ms"] for each in judgement.predictions}
+    assert (of_slots["slots=6"] < 0.6 * of_slots["slots=4"]) == copies_ahead
+
+
+def test_where_the_copy_from_the_host_limits_the_advice_is_to_send_less():
+    into = Measured({name: [ms] * 20 for name, ms in zip(PARTS, (1, 30, 5, 1, 10), strict=True)})
+    into.copies_ahead, into.steps = True, [30.5] * 20
+    (advice,) = [str(each) for each in judge(into, slots=6, cores=2).advice if "waits" in each.rule]
+    assert "waits for the copy to the data device: let the host send less" in advice
+    assert "expected gain 50%" in advice
+
+
 def noisy(mean, spread, count):
     return np.random.default_rng(5).normal(mean, mean * spread, count).clip(0.01).tolist()
 
