@@ -7,10 +7,10 @@ from myxtts.model.config import ConditioningConfig
 from myxtts.model.layers import (
     Attention,
     Dropout,
-    FeedForward,
     Norm,
     attention_bias,
     dense,
+    feed_forward,
     mask_of,
     normal,
     normalised,
@@ -75,8 +75,13 @@ class PreNormLayer(keras.layers.Layer):
         super().__init__(autocast=False)
         self.cross = cross
         self.before_attention, self.before_forward = Norm(width), Norm(width)
-        self.attention = Attention(width, heads)
-        self.forward = FeedForward(width)
+        self.attention = Attention(
+            heads,
+            to_query=dense(width, width, deviation=width**-0.5, bias=False),
+            to_memory=dense(width, 2 * width, deviation=width**-0.5, bias=False),
+            out=dense(width, width, deviation=0.02, bias=False),
+        )
+        self.forward = feed_forward(width)
         self.drop = Dropout(dropout, salt)
         self.built = True
 

@@ -12,14 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from myxtts.model.config import GptConfig
-from myxtts.model.decoder import Block
+from myxtts.model.decoder import Decoder, DecoderBlock, losses_of, wide
 from myxtts.model.layers import (
     Dropout,
     Norm,
-    attention_bias,
     dense,
+    feed_forward,
     mask_of,
-    masked_mean,
     normal,
     salted,
     salts,
@@ -32,7 +31,25 @@ from myxtts.text.vocabulary import Vocabulary
 _READ, _TOLD = 0.3, 0.03
 
 
-class Gpt(keras.Model):
+class Block(DecoderBlock):
+    """Without biases, and with a squared ReLU."""
+
+    def __init__(self, config: GptConfig, salt):
+        super().__init__(autocast=False)
+        width = config.width
+        self.heads = config.heads
+        # Scaled as in GPT-2, so that the sum over all blocks is as large as the output of one.
+        out = 0.02 * (2 * config.layers) ** -0.5
+        self.before_attention, self.before_forward = Norm(width), Norm(width)
+        self.qkv = dense(width, 3 * width, deviation=width**-0.5, bias=False)
+        self.out = dense(width, width, deviation=out, bias=False)
+        self.forward = feed_forward(width, out_deviation=out)
+        self.drop_attention = Dropout(config.dropout, next(salt))
+        self.drop_forward = Dropout(config.dropout, next(salt))
+        self.built = True
+
+
+class Gpt(Decoder):
     """The GPT. Call it to train; `start` and `next` decode, see `sampling.generate`."""
 
     def __init__(self, config: GptConfig, text_tokens: int, max_text_tokens: int, audio_codes: int):
@@ -40,6 +57,7 @@ class Gpt(keras.Model):
         self.config, self.audio_codes, self.max_text_tokens = config, audio_codes, max_text_tokens
         self.text_tokens = text_tokens
         self.stop_code, self.start_code = audio_codes, audio_codes + 1
+        self.max_codes = config.max_audio_tokens
         width = config.width
         salt = salts(1)
 
@@ -98,12 +116,15 @@ class Gpt(keras.Model):
         [B, N, W]`: the last layer at every code; `attention [B, N + 1, L + 2]` of audio over
         text, the mean over layers and heads, when asked for.
         """
-        prefix, there = self._prefix(latents, text, text_lengths)
-        audio = self._audio_inputs(codes, seed, training)
-        audio_there = mask_of(code_lengths + 1, tf.shape(audio)[1])
-        x = self.dropout(tf.concat([prefix, audio], 1), seed=seed, training=training)
-        first_text, first_audio = tf.shape(latents)[1], tf.shape(prefix)[1]
-        bias = self._bias(tf.concat([there, audio_there], 1), first_audio)
+        heard = self._noisy(codes, seed) if training and self.config.code_noise else codes
+        ids = self._text_ids(text, text_lengths)
+        x, there = self._inputs(
+            latents, ids, text_lengths + 2, codes=heard, audio_seen=code_lengths + 1
+        )
+        x = self.dropout(x, seed=seed, training=training)
+        first_text = tf.shape(latents)[1]
+        first_audio = first_text + tf.shape(ids)[1]
+        bias = self._bias(there, first_audio)
         by = self._turns(first_text, first_audio, tf.shape(x)[1])
         maps = []
         for block in self.blocks:
@@ -112,11 +133,15 @@ class Gpt(keras.Model):
             # The first block is enough to learn `tokens_per_code` by.
             by = by and tuple(tf.stop_gradient(part) for part in by)
         x = self.norm(x)
-        text_logits = _wide(self.text_head(x[:, first_text : first_audio - 1]))
+        text_logits = wide(self.text_head(x[:, first_text : first_audio - 1]))
         audio_hidden = x[:, first_audio:]
-        audio_logits = _wide(self.audio_head(audio_hidden))
-        text_loss = self._text_loss(text_logits, text, text_lengths)
-        audio_loss, accuracy = self._audio_loss(audio_logits, codes, code_lengths, audio_there)
+        audio_logits = wide(self.audio_head(audio_hidden))
+        text_there = mask_of(text_lengths + 1, tf.shape(text)[1] + 1)
+        text_loss, _ = losses_of(text_logits, ids[:, 1:], text_there)
+        targets = tf.pad(codes, [[0, 0], [0, 1]])
+        place = tf.range(tf.shape(targets)[1])[None]
+        targets = tf.where(place == code_lengths[:, None], self.stop_code, targets)
+        audio_loss, accuracy = losses_of(audio_logits, targets, there[:, first_audio:])
         outputs = {
             "text_logits": text_logits,
             "audio_logits": audio_logits,
@@ -131,72 +156,12 @@ class Gpt(keras.Model):
             outputs["attention"] = mean[:, first_audio:, first_text:first_audio]
         return outputs
 
-    def start(self, latents, text, text_lengths, capacity=None) -> tuple[tf.Tensor, dict]:
-        """Reads everything before the first code. Returns `(logits [B, codes + 1], cache)`.
-
-        The cache has room for `capacity` codes (by default the model's limit), so that every later
-        step has the same shapes and the same cost.
-        """
-        capacity = self.config.max_audio_tokens if capacity is None else capacity
-        prefix, there = self._prefix(latents, text, text_lengths)
-        batch = tf.shape(prefix)[0]
-        x = tf.concat([prefix, self._audio_row(tf.fill([batch], self.start_code), 0)[:, None]], 1)
-        there = tf.concat([there, tf.ones([batch, 1])], 1)
-        steps = tf.shape(x)[1]
-        bias = self._bias(there, steps - 1)
-        by = self._turns(tf.shape(latents)[1], steps - 1, steps)
-        keys, values = [], []
-        room = [[0, 0], [0, 0], [0, capacity], [0, 0]]
-        for block in self.blocks:
-            x, _, (key, value) = block(x, bias, by)
-            keys.append(tf.pad(key, room))
-            values.append(tf.pad(value, room))
-        cache = {
-            "keys": tuple(keys),
-            "values": tuple(values),
-            "bias": attention_bias(tf.pad(there, [[0, 0], [0, capacity]])),
-            "slot": steps,
-            "place": tf.constant(1),
-        }
-        return _wide(self.audio_head(self.norm(x[:, -1]))), cache
-
-    def next(self, code, cache) -> tuple[tf.Tensor, tf.Tensor, dict]:
-        """Reads one code int32 [B]. Returns `(logits [B, codes + 1], hidden [B, W], cache)`."""
-        slot = cache["slot"]
-        x = self._audio_row(code, cache["place"])[:, None]
-        bias = _with_row(cache["bias"], slot, tf.zeros(tf.shape(code)))
-        by = self._turns(0, 0, 1, cache["place"])
-        keys, values = [], []
-        for block, old_keys, old_values in zip(
-            self.blocks, cache["keys"], cache["values"], strict=True
-        ):
-            x, key, value = block.step(
-                x,
-                keys=old_keys,
-                values=old_values,
-                slot=slot,
-                bias=bias[:, None, None, :],
-                by=by,
-            )
-            keys.append(key)
-            values.append(value)
-        hidden = self.norm(x[:, 0])
-        cache = {
-            "keys": tuple(keys),
-            "values": tuple(values),
-            "bias": bias,
-            "slot": slot + 1,
-            "place": cache["place"] + 1,
-        }
-        return _wide(self.audio_head(hidden)), hidden, cache
-
-    def _bias(self, there, first_audio):
-        """The bias [B, 1, S, S] that says which position attends to which."""
-        seen = _causal(tf.shape(there)[1])
+    def _seen(self, steps, first_audio):
+        seen = super()._seen(steps, first_audio)
         if self.config.text_sees_all:
-            before_audio = tf.cast(tf.range(tf.shape(there)[1]) < first_audio, tf.float32)
+            before_audio = tf.cast(tf.range(steps) < first_audio, tf.float32)
             seen = tf.maximum(seen, before_audio[:, None] * before_audio)
-        return attention_bias(seen[None] * there[:, None])[:, None]
+        return seen
 
     def _turns(self, first_text, first_audio, steps, first_code=0):
         """Rotary positions: latents at 0; text tokens and codes each count from 0, codes in units
@@ -208,29 +173,11 @@ class Gpt(keras.Model):
         places = [tf.zeros([first_text]), tf.cast(text, tf.float32), codes * self.tokens_per_code]
         return turns(tf.concat(places, 0), self.config.width // self.config.heads)
 
-    def _prefix(self, latents, text, text_lengths):
-        """Inputs for latents and text, and a mask of those that are not padding."""
-        dtype = self.compute_dtype
-        size = tf.shape(text)[1]
-        ids = self._text_ids(text, text_lengths)
-        x = self._rows(self.text_table, ids) + self.text_places[: size + 2]
-        prefix = tf.concat([tf.cast(latents, dtype), tf.cast(x, dtype)], 1)
-        there = tf.concat([tf.ones(tf.shape(latents)[:2]), mask_of(text_lengths + 2, size + 2)], 1)
-        return prefix, there
-
     def _text_ids(self, text, text_lengths):
-        """[start, text, stop, padding] of L + 2 places."""
         ids = tf.pad(text, [[0, 0], [1, 1]])
         place = tf.range(tf.shape(ids)[1])[None]
         ids = tf.where(place == 0, Vocabulary.start, ids)
         return tf.where(place == text_lengths[:, None] + 1, Vocabulary.stop, ids)
-
-    def _audio_inputs(self, codes, seed, training):
-        if training and self.config.code_noise:
-            codes = self._noisy(codes, seed)
-        inputs = tf.pad(codes, [[0, 0], [1, 0]], constant_values=self.start_code)
-        x = self._rows(self.audio_table, inputs) + self.audio_places[: tf.shape(inputs)[1]]
-        return tf.cast(x, self.compute_dtype)
 
     def _noisy(self, codes, seed):
         """Replaces some codes, so that the network learns to recover from mistakes as it will make
@@ -241,34 +188,7 @@ class Gpt(keras.Model):
         return tf.where(which, tf.cast(other, tf.int32), codes)
 
     def _rows(self, table, ids):
-        return self.config.table_scale * tf.gather(table, ids)
+        return self.config.table_scale * super()._rows(table, ids)
 
-    def _audio_row(self, code, place):
-        x = self._rows(self.audio_table, code) + tf.gather(self.audio_places, place)
-        return tf.cast(x, self.compute_dtype)
-
-    def _text_loss(self, logits, text, text_lengths):
-        targets = self._text_ids(text, text_lengths)[:, 1:]
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
-        return masked_mean(losses, mask_of(text_lengths + 1, tf.shape(targets)[1]))
-
-    def _audio_loss(self, logits, codes, code_lengths, there):
-        targets = tf.pad(codes, [[0, 0], [0, 1]])
-        place = tf.range(tf.shape(targets)[1])[None]
-        targets = tf.where(place == code_lengths[:, None], self.stop_code, targets)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
-        right = tf.cast(tf.argmax(logits, -1, tf.int32) == targets, tf.float32)
-        return masked_mean(losses, there), masked_mean(right, there)
-
-
-def _causal(steps):
-    return tf.linalg.band_part(tf.ones([steps, steps]), -1, 0)
-
-
-def _wide(x):
-    return tf.cast(x, tf.float32)
-
-
-def _with_row(table, slot, column):
-    """[B, K] with `column` [B] at place `slot`."""
-    return tf.where(tf.range(tf.shape(table)[1])[None] == slot, column[:, None], table)
+    def _normed(self, x):
+        return self.norm(x)

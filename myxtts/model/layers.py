@@ -136,17 +136,15 @@ class Norm(keras.layers.Layer):
 
 
 class Attention(keras.layers.Layer):
-    """Multi-head attention of `query [B, Q, W]` to `context [B, K, W]`.
+    """Multi-head attention of `query [B, Q, W]` to `context [B, K, W]`, by Dense layers: to the
+    queries, to keys and values next to one another, and from what was found.
 
     `bias` is added to the scores [B, heads, Q, K], see `attention_bias`.
     """
 
-    def __init__(self, width: int, heads: int, *, out_deviation: float = 0.02):
+    def __init__(self, heads: int, *, to_query, to_memory, out):
         super().__init__(autocast=False)
-        self.heads, self.width = heads, width
-        self.to_query = dense(width, width, deviation=width**-0.5, bias=False)
-        self.to_memory = dense(width, 2 * width, deviation=width**-0.5, bias=False)
-        self.out = dense(width, width, deviation=out_deviation, bias=False)
+        self.heads, self.to_query, self.to_memory, self.out = heads, to_query, to_memory, out
         self.built = True
 
     def call(self, query, context, bias=None):
@@ -184,17 +182,25 @@ def attend(query, keys, values, bias=None, *, drop=None) -> tuple[tf.Tensor, tf.
 
 
 class FeedForward(keras.layers.Layer):
-    """Two Dense layers with a squared ReLU between them. That is two cheap ops; a GELU without a
-    compiler takes eight."""
+    """Two Dense layers, `wide` and `narrow`, with an activation between them."""
 
-    def __init__(self, width: int, *, out_deviation: float = 0.02, factor: int = 4):
+    def __init__(self, wide, narrow, activation):
         super().__init__(autocast=False)
-        self.wide = dense(width, factor * width, deviation=width**-0.5, bias=False)
-        self.narrow = dense(factor * width, width, deviation=out_deviation, bias=False)
+        self.wide, self.narrow, self.activation = wide, narrow, activation
         self.built = True
 
     def call(self, x):
-        return self.narrow(tf.square(tf.nn.relu(self.wide(x))))
+        return self.narrow(self.activation(self.wide(x)))
+
+
+def feed_forward(width: int, *, out_deviation: float = 0.02) -> FeedForward:
+    """As in our own networks, with a squared ReLU. That is two cheap ops; a GELU without a compiler
+    takes eight."""
+    return FeedForward(
+        dense(width, 4 * width, deviation=width**-0.5, bias=False),
+        dense(4 * width, width, deviation=out_deviation, bias=False),
+        activation=lambda x: tf.square(tf.nn.relu(x)),
+    )
 
 
 def salts(first: int):

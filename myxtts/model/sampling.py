@@ -74,7 +74,7 @@ def stream(
 
 
 def _checked(gpt, text, max_tokens) -> int:
-    limit = gpt.config.max_audio_tokens
+    limit = gpt.max_codes
     max_tokens = limit if max_tokens is None else max_tokens
     if not 1 <= max_tokens <= limit:
         raise ValueError(f"max_tokens must be between 1 and {limit}, got {max_tokens}")
@@ -138,7 +138,7 @@ def _trace(gpt):
         autograph=False,
     )
     def begin(latents, text, text_lengths, max_tokens):
-        logits, cache = gpt.start(latents, text, text_lengths, max_tokens)
+        logits, _, cache = gpt.start(latents, text, text_lengths, max_tokens)
         batch = tf.shape(text)[0]
         return {
             "logits": logits,
@@ -230,4 +230,4 @@ def _only_likely(logits, top_k, top_p):
 def most_codes(gpt, tokens: int | tf.Tensor) -> tf.Tensor:
     """The most codes for a text; it ends a voice that has not learnt to stop. No speech takes 12
     codes per token."""
-    return tf.minimum(gpt.config.max_audio_tokens, 40 + 12 * tokens)
+    return tf.minimum(gpt.max_codes, 40 + 12 * tokens)

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from myxtts.model.layers import attend, join_heads, normal, split_heads
+from myxtts.model.layers import Attention, FeedForward, attend, join_heads, normal, split_heads
 from myxtts.xtts_v2.config import ModelArgs
 from myxtts.xtts_v2.layers import group_norm, linear, pointwise
 from myxtts.xtts_v2.names import Names
@@ -92,17 +92,24 @@ class PerceiverLayer(keras.layers.Layer):
         super().__init__(autocast=False)
         inner, wide = _HEADS * _HEAD_SIZE, int(width * 4 * 2 / 3)
         attention, forward = names.below(0), names.below(1)
-        self.to_query = linear(attention.below("to_q"), width, inner, bias=False)
-        self.to_memory = linear(attention.below("to_kv"), width, 2 * inner, bias=False)
-        self.out = linear(attention.below("to_out"), inner, width, bias=False)
-        self.wide = linear(forward.below(0), width, 2 * wide)
-        self.narrow = linear(forward.below(2), wide, width)
+        self.attention = Attention(
+            _HEADS,
+            to_query=linear(attention.below("to_q"), width, inner, bias=False),
+            to_memory=linear(attention.below("to_kv"), width, 2 * inner, bias=False),
+            out=linear(attention.below("to_out"), inner, width, bias=False),
+        )
+        self.forward = FeedForward(
+            linear(forward.below(0), width, 2 * wide),
+            linear(forward.below(2), wide, width),
+            activation=_gated,
+        )
         self.built = True
 
     def call(self, latents, x):
-        query = split_heads(self.to_query(latents), _HEADS)
-        keys, values = tf.split(self.to_memory(tf.concat([latents, x], 1)), 2, -1)
-        mixed, _ = attend(query, split_heads(keys, _HEADS), split_heads(values, _HEADS))
-        latents += self.out(join_heads(mixed))
-        x, gate = tf.split(self.wide(latents), 2, -1)
-        return latents + self.narrow(x * tf.nn.gelu(gate, approximate=False))
+        latents += self.attention(latents, tf.concat([latents, x], 1))
+        return latents + self.forward(latents)
+
+
+def _gated(x):
+    x, gate = tf.split(x, 2, -1)
+    return x * tf.nn.gelu(gate, approximate=False)

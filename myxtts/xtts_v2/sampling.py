@@ -156,7 +156,7 @@ def _with_code(gpt, *, state, logits, latent, settings) -> dict:
         "cache": state["cache"],
         "code": code,
         "codes": tf.where(here, code, state["codes"]),
-        "latents": tf.where(here[:, None], latent, state["latents"]),
+        "latents": tf.where(here[:, None], tf.cast(latent, tf.float32), state["latents"]),
         "used": state["used"] | (tf.one_hot(code, tf.shape(logits)[1]) > 0),
         "count": count + 1,
         "done": code[0] == gpt.stop_code,

@@ -109,7 +109,7 @@ def test_cached_decoding_says_what_the_whole_forward_says(changes, small):
     gpt = small.make_gpt(**changes)
     inputs = small.inputs([7, 4, 1], [9, 9, 9])
     whole = gpt(*inputs)
-    logits, cache = gpt.start(*inputs[:3])
+    logits, _, cache = gpt.start(*inputs[:3])
     np.testing.assert_allclose(logits, whole["audio_logits"][:, 0], atol=1e-4)
     for place in range(9):
         logits, hidden, cache = gpt.next(inputs[3][:, place], cache)
@@ -119,7 +119,7 @@ def test_cached_decoding_says_what_the_whole_forward_says(changes, small):
 
 def test_the_cache_keeps_its_shapes(gpt, small):
     inputs = small.inputs([7, 4], [3, 3])
-    _, cache = gpt.start(*inputs[:3], capacity=6)
+    _, _, cache = gpt.start(*inputs[:3], capacity=6)
     shapes = tf.nest.map_structure(lambda x: x.shape.as_list(), cache)
     for place in range(3):
         _, _, cache = gpt.next(inputs[3][:, place], cache)
@@ -195,7 +195,7 @@ def test_half_precision_says_nearly_the_same(small):
         mine.assign(its)
     inputs = small.inputs([7, 4], [9, 6])
     np.testing.assert_allclose(half(*inputs)["loss"], exact(*inputs)["loss"], rtol=0.02)
-    logits, cache = half.start(*inputs[:3])
+    logits, _, cache = half.start(*inputs[:3])
     logits, hidden, _ = half.next(inputs[3][:, 0], cache)
     assert logits.dtype == tf.float32 and hidden.dtype == tf.bfloat16
     np.testing.assert_allclose(logits, exact(*inputs)["audio_logits"][:, 1], atol=0.1)
