@@ -73,10 +73,11 @@ def filtered(logits: tf.Tensor, used: tf.Tensor, settings: dict) -> tf.Tensor:
     count = tf.shape(logits)[1]
     ordered, _ = tf.math.top_k(logits, count)
     top_k = tf.where(settings["top_k"] > 0, tf.minimum(settings["top_k"], count), count)
-    ordered = tf.where(ordered < ordered[:, top_k - 1, None], -float("inf"), ordered)
-    before = tf.cumsum(tf.nn.softmax(ordered), axis=1, exclusive=True)
+    kept = ordered >= ordered[:, top_k - 1, None]
+    shares = tf.nn.softmax(tf.where(kept, ordered, -float("inf")))
+    before = tf.cumsum(shares, axis=1, exclusive=True)
     # The likeliest code always stays.
-    kept = (before < settings["top_p"]) | (tf.range(count)[None] == 0)
+    kept = (kept & (before < settings["top_p"])) | (tf.range(count)[None] == 0)
     lowest = tf.reduce_min(tf.where(kept, ordered, float("inf")), 1, keepdims=True)
     return tf.where(logits >= lowest, logits, -float("inf"))
 

@@ -84,6 +84,15 @@ def test_what_may_be_drawn_has_the_published_scores(reference, name, settings):
     assert reference.error(f"generated/scores_{name}", found) <= 1
 
 
+def test_top_k_holds_where_top_p_excludes_nothing():
+    logits = tf.constant(np.random.default_rng(0).normal(0, 3, [200, 1026]), tf.float32)
+    options = {"repetition_penalty": 1.0, "temperature": 0.75, "top_k": 5, "top_p": 1.0}
+    options = {key: tf.constant(value) for key, value in options.items()}
+    scores = sampling.filtered(logits, tf.zeros(logits.shape, tf.bool), options)
+    # The shares of the five may add up to less than 1 by rounding.
+    assert (np.isfinite(scores).sum(1) == 5).all()
+
+
 def test_the_seed_decides_what_is_drawn(voice, cloned):
     said = [
         voice.speak(TEXT, "en", cloned, dataclasses.replace(DRAWN, seed=seed)) for seed in (3, 3, 4)
