@@ -1,4 +1,5 @@
-"""Draws audio codes from a GPT, one after the other.
+"""Draws audio codes from a GPT, one after the other. `xtts_v2.sampling` does it as published, with
+the parts of this one.
 
     codes, lengths, hidden = generate(gpt, latents, text, text_lengths, temperature=0.5, seed=1)
     for codes, hidden, lengths in stream(gpt, latents, text, text_lengths, every=20): ...
@@ -11,6 +12,8 @@ import weakref
 from collections.abc import Iterator
 
 import tensorflow as tf
+
+from myxtts.config import Speaking
 
 _traced: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -34,7 +37,7 @@ def generate(
     """
     begin, advance = traced(gpt)
     max_tokens = _checked(gpt, text, max_tokens)
-    settings = _settings(seed, **options)
+    settings = settings_of(seed, **options)
     state = begin(latents, text, text_lengths, tf.constant(max_tokens))
     state = advance(state, settings, tf.constant(max_tokens))
     count = tf.reduce_max(state["lengths"])
@@ -60,7 +63,7 @@ def stream(
     """
     begin, advance = traced(gpt)
     max_tokens = _checked(gpt, text, max_tokens)
-    settings = _settings(seed, **options)
+    settings = settings_of(seed, **options)
     state = begin(latents, text, text_lengths, tf.constant(max_tokens))
     given, until = 0, every if first is None else first
     while given < max_tokens:
@@ -86,8 +89,8 @@ def _checked(gpt, text, max_tokens) -> int:
     return max_tokens
 
 
-def _settings(
-    seed,
+def settings_of(
+    seed=0,
     *,
     temperature=1.0,
     top_k=0,
@@ -95,42 +98,26 @@ def _settings(
     repetition_penalty=1.0,
     length_penalty=1.0,
 ) -> dict:
-    for name, value, low, high in (
-        ("temperature", temperature, 0.0, None),
-        ("top_k", top_k, 0, None),
-        ("top_p", top_p, 0.0, 1.0),
-        ("repetition_penalty", repetition_penalty, 0.0, None),
-        ("length_penalty", length_penalty, 0.0, None),
-    ):
-        lowest_allowed = name in ("temperature", "top_k")
-        fits = value >= low if lowest_allowed else value > low
-        if not fits or (high is not None and value > high):
-            needed = ("at least " if lowest_allowed else "above ") + f"{low:g}"
-            needed += "" if high is None else f" and at most {high:g}"
-            raise ValueError(f"{name} must be {needed}, got {value}")
+    """The options as tensors; UserError names one that is impossible."""
+    chosen = Speaking(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        repetition_penalty=repetition_penalty,
+        length_penalty=length_penalty,
+        seed=seed,
+    ).sampling()
+    whole = ("top_k", "seed")
     return {
-        "temperature": tf.constant(temperature, tf.float32),
-        "top_k": tf.constant(top_k, tf.int32),
-        "top_p": tf.constant(top_p, tf.float32),
-        "repetition_penalty": tf.constant(repetition_penalty, tf.float32),
-        "length_penalty": tf.constant(length_penalty, tf.float32),
-        "seed": tf.convert_to_tensor(seed, tf.int32),
+        name: tf.constant(value, tf.int32 if name in whole else tf.float32)
+        for name, value in chosen.items()
     }
 
 
-def traced(gpt):
-    """`begin` and `advance` of this network, traced when first used."""
-    if gpt not in _traced:
-        _traced[gpt] = _trace(weakref.proxy(gpt))
-    return _traced[gpt]
-
-
-def _trace(gpt):
-    width = gpt.config.width
-
+def _begin(gpt):
     @tf.function(
         input_signature=[
-            tf.TensorSpec([None, None, width], tf.float32),
+            tf.TensorSpec([None, None, gpt.config.width], tf.float32),
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([None], tf.int32),
             tf.TensorSpec([], tf.int32),
@@ -144,32 +131,14 @@ def _trace(gpt):
             "logits": logits,
             "cache": cache,
             "codes": tf.zeros([batch, max_tokens], tf.int32),
-            "hidden": tf.zeros([batch, max_tokens, width], gpt.compute_dtype),
+            "hidden": tf.zeros([batch, max_tokens, gpt.config.width], gpt.compute_dtype),
             "lengths": tf.zeros([batch], tf.int32),
             "done": tf.zeros([batch], tf.bool),
             "used": tf.zeros([batch, gpt.audio_codes + 1]),
             "step": tf.constant(0),
         }
 
-    def spec(values):
-        return tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), values)
-
-    # What `begin` returns, with the sizes open that its signature leaves open.
-    state = spec(begin.get_concrete_function().structured_outputs)
-
-    signature = [state, spec(_settings(0)), tf.TensorSpec([], tf.int32)]
-
-    @tf.function(input_signature=signature, autograph=False)
-    def advance(state, settings, until):
-        def going(state):
-            return (state["step"] < until) & ~tf.reduce_all(state["done"])
-
-        def one(state):
-            return (_one_code(gpt, state, settings),)
-
-        return tf.while_loop(going, one, (state,), parallel_iterations=1)[0]
-
-    return begin, advance
+    return begin
 
 
 def _one_code(gpt, state, settings):
@@ -195,6 +164,42 @@ def _one_code(gpt, state, settings):
     }
 
 
+def traced(gpt, begin_of=_begin, one_code=_one_code) -> tuple:
+    """`begin` and `advance(state, settings, until)` of this network, traced when first used.
+
+    `begin_of(gpt)` is the function that gives the first state, `one_code(gpt, state, settings)` the
+    state after a code more. A state has the number of codes as `step`, and `done` for every row.
+    """
+    if gpt not in _traced:
+        weak = weakref.proxy(gpt)
+        begin = begin_of(weak)
+        _traced[gpt] = begin, _advance(weak, begin, one_code)
+    return _traced[gpt]
+
+
+def spec(values):
+    return tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), values)
+
+
+def _advance(gpt, begin, one_code):
+    # What `begin` returns, with the sizes open that its signature leaves open.
+    state = spec(begin.get_concrete_function().structured_outputs)
+
+    signature = [state, spec(settings_of()), tf.TensorSpec([], tf.int32)]
+
+    @tf.function(input_signature=signature, autograph=False)
+    def advance(state, settings, until):
+        def going(state):
+            return (state["step"] < until) & ~tf.reduce_all(state["done"])
+
+        def one(state):
+            return (one_code(gpt, state, settings),)
+
+        return tf.while_loop(going, one, (state,), parallel_iterations=1)[0]
+
+    return advance
+
+
 def draw(logits, *, used, step, settings, stop_code: int) -> tf.Tensor:
     """One code per row of `logits [B, codes + 1]`, drawn as `generate` says; `used` is 1 for codes
     that were drawn before."""
@@ -205,26 +210,32 @@ def draw(logits, *, used, step, settings, stop_code: int) -> tf.Tensor:
     # Speech has at least one code.
     logits -= tf.where(step == 0, 1e9, 0.0) * is_stop
     best = tf.argmax(logits, -1, tf.int32)
-    temperature = settings["temperature"]
-    logits = tf.nn.log_softmax(logits / tf.maximum(temperature, 1e-6))
-    logits = _only_likely(logits, settings["top_k"], settings["top_p"])
+    logits = tf.nn.log_softmax(logits / tf.maximum(settings["temperature"], 1e-6))
+    return drawn(likely(logits, settings, top_p_of_rest=False), best, step, settings)
+
+
+def drawn(scores, best, step, settings) -> tf.Tensor:
+    """One code per row by its scores, or the `best` one without a temperature."""
     lots = tf.random.stateless_uniform(
-        tf.shape(logits), tf.stack([settings["seed"], step]), minval=1e-20
+        tf.shape(scores), tf.stack([settings["seed"], step]), minval=1e-20
     )
-    drawn = tf.argmax(logits - tf.math.log(-tf.math.log(lots)), -1, tf.int32)
-    return tf.where(temperature > 0, drawn, best)
+    code = tf.argmax(scores - tf.math.log(-tf.math.log(lots)), -1, tf.int32)
+    return tf.where(settings["temperature"] > 0, code, best)
 
 
-def _only_likely(logits, top_k, top_p):
+def likely(logits, settings, *, top_p_of_rest: bool) -> tf.Tensor:
+    """The logits, -inf for codes that `top_k` and `top_p` exclude. With `top_p_of_rest`, top_p is a
+    share of what top_k leaves, not of all codes."""
     count = tf.shape(logits)[1]
     ordered, _ = tf.math.top_k(logits, count)
-    shares = tf.nn.softmax(ordered)
-    before = tf.cumsum(shares, axis=1, exclusive=True)
+    top_k = tf.where(settings["top_k"] > 0, tf.minimum(settings["top_k"], count), count)
+    kept = ordered >= ordered[:, top_k - 1, None]
+    counted = tf.where(kept, ordered, -float("inf")) if top_p_of_rest else ordered
+    before = tf.cumsum(tf.nn.softmax(counted), axis=1, exclusive=True)
     # The likeliest code always stays.
-    place = tf.range(count)
-    kept = ((place < tf.where(top_k > 0, top_k, count))[None] & (before < top_p)) | (place == 0)
+    kept = (kept & (before < settings["top_p"])) | (tf.range(count)[None] == 0)
     lowest = tf.reduce_min(tf.where(kept, ordered, float("inf")), 1, keepdims=True)
-    return tf.where(logits >= lowest, logits, -1e9)
+    return tf.where(logits >= lowest, logits, -float("inf"))
 
 
 def most_codes(gpt, tokens: int | tf.Tensor) -> tf.Tensor:

@@ -7,12 +7,13 @@ themselves give the latents; the published code reads all codes a second time fo
 same result.
 """
 
-import weakref
 from collections.abc import Iterator
 
 import tensorflow as tf
 
-_traced: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+from myxtts import UserError
+from myxtts.model.sampling import drawn, likely, settings_of, spec, traced
+
 # In the published code's list of ids so far, this id stands for latents and text. So it is
 # penalised as a repetition from the first step on, and so is the start.
 _PREFIX_ID = 1
@@ -41,28 +42,26 @@ def stream(
       below 0, before anything else; 1 changes nothing.
     * `seed`: the same seed gives the same codes.
     """
-    begin, advance = traced(gpt)
+    begin, advance = traced(gpt, _begin, _one_code)
     limit = gpt.max_codes if max_codes is None else max_codes
     if not 1 <= limit <= gpt.max_codes:
         raise ValueError(f"max_codes must be between 1 and {gpt.max_codes}, got {limit}")
-    settings = _settings(seed, **options)
+    if options.get("length_penalty", 1.0) != 1.0:
+        raise UserError(
+            "length_penalty does nothing in XTTS v2 but in a beam search, which is not done here; "
+            "leave it at 1"
+        )
+    settings = settings_of(seed, **options)
     state = begin(latents, text, settings, tf.constant(limit))
     yielded, until = 0, first
     while True:
         state = advance(state, settings, tf.constant(min(until, limit)))
-        count = int(state["count"])
-        done = bool(state["done"]) or count == limit
+        count = int(state["step"])
+        done = bool(state["done"][0]) or count == limit
         yield state["codes"][yielded:count], state["latents"][None, yielded:count], done
         if done:
             return
         yielded, until = count, count + every
-
-
-def traced(gpt):
-    """`begin` and `advance` of this network, traced when first used."""
-    if gpt not in _traced:
-        _traced[gpt] = _trace(weakref.proxy(gpt))
-    return _traced[gpt]
 
 
 def filtered(logits: tf.Tensor, used: tf.Tensor, settings: dict) -> tf.Tensor:
@@ -70,16 +69,7 @@ def filtered(logits: tf.Tensor, used: tf.Tensor, settings: dict) -> tf.Tensor:
     drawn before."""
     logits = punished(logits, used, settings["repetition_penalty"])
     logits /= tf.maximum(settings["temperature"], 1e-6)
-    count = tf.shape(logits)[1]
-    ordered, _ = tf.math.top_k(logits, count)
-    top_k = tf.where(settings["top_k"] > 0, tf.minimum(settings["top_k"], count), count)
-    kept = ordered >= ordered[:, top_k - 1, None]
-    shares = tf.nn.softmax(tf.where(kept, ordered, -float("inf")))
-    before = tf.cumsum(shares, axis=1, exclusive=True)
-    # The likeliest code always stays.
-    kept = (kept & (before < settings["top_p"])) | (tf.range(count)[None] == 0)
-    lowest = tf.reduce_min(tf.where(kept, ordered, float("inf")), 1, keepdims=True)
-    return tf.where(logits >= lowest, logits, -float("inf"))
+    return likely(logits, settings, top_p_of_rest=True)
 
 
 def punished(logits: tf.Tensor, used: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
@@ -87,29 +77,14 @@ def punished(logits: tf.Tensor, used: tf.Tensor, penalty: tf.Tensor) -> tf.Tenso
     return tf.where(used, tf.where(logits < 0, logits * penalty, logits / penalty), logits)
 
 
-def _settings(seed, *, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0) -> dict:
-    return {
-        "temperature": tf.constant(temperature, tf.float32),
-        "top_k": tf.constant(top_k, tf.int32),
-        "top_p": tf.constant(top_p, tf.float32),
-        "repetition_penalty": tf.constant(repetition_penalty, tf.float32),
-        "seed": tf.convert_to_tensor(seed, tf.int32),
-    }
-
-
-def _trace(gpt):
+def _begin(gpt):
     width, ids = gpt.args.gpt_n_model_channels, gpt.args.gpt_num_audio_tokens
-
-    def spec(values):
-        return tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), values)
-
-    settings_spec = spec(_settings(0))
 
     @tf.function(
         input_signature=[
             tf.TensorSpec([1, None, width], tf.float32),
             tf.TensorSpec([1, None], tf.int32),
-            settings_spec,
+            spec(settings_of()),
             tf.TensorSpec([], tf.int32),
         ],
         autograph=False,
@@ -118,57 +93,36 @@ def _trace(gpt):
         logits, latent, cache = gpt.start(latents, text, tf.shape(text)[1:], limit)
         used = tf.one_hot(_PREFIX_ID, ids) + tf.one_hot(gpt.start_code, ids) > 0
         state = {
-            "cache": cache,
             "code": tf.zeros([1], tf.int32),
             "codes": tf.zeros([limit], tf.int32),
             "latents": tf.zeros([limit, width]),
             "used": used[None],
-            "count": tf.constant(0),
-            "done": tf.constant(False),
+            "step": tf.constant(0),
+            "done": tf.zeros([1], tf.bool),
         }
-        return _with_code(gpt, state=state, logits=logits, latent=latent, settings=settings)
+        return _with_code(gpt, state, settings, logits=logits, latent=latent, cache=cache)
 
-    # What `begin` returns, with the sizes open that its signature leaves open.
-    state_spec = spec(begin.get_concrete_function().structured_outputs)
-
-    signature = [state_spec, settings_spec, tf.TensorSpec([], tf.int32)]
-
-    @tf.function(input_signature=signature, autograph=False)
-    def advance(state, settings, until):
-        def going(state):
-            return (state["count"] < until) & ~state["done"]
-
-        def one(state):
-            logits, latent, cache = gpt.next(state["code"], state["cache"])
-            state = {**state, "cache": cache}
-            return (_with_code(gpt, state=state, logits=logits, latent=latent, settings=settings),)
-
-        return tf.while_loop(going, one, (state,), parallel_iterations=1)[0]
-
-    return begin, advance
+    return begin
 
 
-def _with_code(gpt, *, state, logits, latent, settings) -> dict:
+def _one_code(gpt, state, settings):
+    logits, latent, cache = gpt.next(state["code"], state["cache"])
+    return _with_code(gpt, state, settings, logits=logits, latent=latent, cache=cache)
+
+
+def _with_code(gpt, state, settings, *, logits, latent, cache) -> dict:
     """The state after one more code, with the latent that predicted it."""
-    count = state["count"]
-    code = _drawn(logits, state["used"], count, settings)
-    here = tf.range(tf.shape(state["codes"])[0]) == count
+    step, used = state["step"], state["used"]
+    best = tf.argmax(punished(logits, used, settings["repetition_penalty"]), -1, tf.int32)
+    code = drawn(filtered(logits, used, settings), best, step, settings)
+    here = tf.range(tf.shape(state["codes"])[0]) == step
+    latent = tf.cast(latent, tf.float32)
     return {
-        "cache": state["cache"],
+        "cache": cache,
         "code": code,
         "codes": tf.where(here, code, state["codes"]),
-        "latents": tf.where(here[:, None], tf.cast(latent, tf.float32), state["latents"]),
-        "used": state["used"] | (tf.one_hot(code, tf.shape(logits)[1]) > 0),
-        "count": count + 1,
-        "done": code[0] == gpt.stop_code,
+        "latents": tf.where(here[:, None], latent, state["latents"]),
+        "used": used | (tf.one_hot(code, tf.shape(logits)[1]) > 0),
+        "step": step + 1,
+        "done": code == gpt.stop_code,
     }
-
-
-def _drawn(logits, used, step, settings):
-    best = tf.argmax(punished(logits, used, settings["repetition_penalty"]), -1, tf.int32)
-    lots = tf.random.stateless_uniform(
-        tf.shape(logits), tf.stack([settings["seed"], step]), minval=1e-20
-    )
-    scores = filtered(logits, used, settings)
-    drawn = tf.argmax(scores - tf.math.log(-tf.math.log(lots)), -1, tf.int32)
-    return tf.where(settings["temperature"] > 0, drawn, best)

@@ -180,15 +180,9 @@ class PublishedVoice:
         self, ids: list[int], cloned: ClonedVoice, speaking: Speaking, *, first: int, every: int
     ) -> Iterator[tuple[tf.Tensor, tf.Tensor, bool]]:
         """The codes of one sentence, as from `sampling.stream`."""
-        options = speaking.sampling()
-        if options.pop("length_penalty") != 1.0:
-            raise UserError(
-                "length_penalty does nothing in XTTS v2 but in a beam search, which is not done "
-                "here; leave it at 1"
-            )
         text = tf.constant([ids], tf.int32)
         return sampling.stream(
-            self.networks.gpt, cloned.latents, text, first=first, every=every, **options
+            self.networks.gpt, cloned.latents, text, first=first, every=every, **speaking.sampling()
         )
 
     def _chunks(self, text, language, cloned, speaking, *, streamed, speed=1.0):

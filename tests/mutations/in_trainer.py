@@ -129,8 +129,8 @@ MISTAKES = (
     Mistake(
         "top_k keeps one code more",
         TRAINER,
-        right="(place < tf.where(top_k > 0, top_k, count))",
-        wrong="(place <= tf.where(top_k > 0, top_k, count))",
+        right="kept = ordered >= ordered[:, top_k - 1, None]",
+        wrong="kept = ordered >= ordered[:, tf.minimum(top_k, count - 1), None]",
         tests="tests/myxtts/model/test_sampling.py",
     ),
 )
