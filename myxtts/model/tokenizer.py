@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from myxtts.config import AudioConfig
 from myxtts.model import whole_batch
+from myxtts.model.codebook import AveragingCodebook
 from myxtts.model.config import TokenizerConfig
 from myxtts.model.layers import log_mel_of, mask_of, masked_mean, normal, normalised, salted
 
@@ -109,86 +110,41 @@ class AudioTokenizer(keras.Model):
         return tf.cast(self.mel_out(tf.nn.relu(x), lengths), tf.float32)
 
 
-class Codebook(keras.layers.Layer):
-    """The codes' vectors. Each follows the inputs that are assigned to it; they start as vectors
-    of the first batch."""
+class Codebook(AveragingCodebook):
+    """The codes' vectors. They start as vectors of the first batch, and so does a code that was not
+    used for `revive_after` steps."""
 
     def __init__(self, config: TokenizerConfig):
-        super().__init__(autocast=False, dtype="float32")
+        start = normal(1.0)
+        super().__init__(config.codes, config.code_size, start=start, decay=config.decay)
         self.config = config
-
-        def state(name, shape, start, dtype="float32"):
-            return self.add_weight(
-                name=name,
-                shape=shape,
-                initializer=start,
-                dtype=dtype,
-                trainable=False,
-                autocast=False,
-                aggregation="only_first_replica",  # they are equal on all replicas
-            )
-
-        codes, size = config.codes, config.code_size
-        self.vectors = state("vectors", (codes, size), normal(1.0))
-        self.sums = state("sums", (codes, size), "zeros")
-        self.counts = state("counts", (codes,), "zeros")
         # Steps since last used; at first every code is due to be placed.
         start = keras.initializers.Constant(config.revive_after)
-        self.unused = state("unused", (codes,), start)
+        self.unused = self.state((config.codes,), start)
         self.built = True
-
-    def nearest(self, vectors: tf.Tensor) -> tf.Tensor:
-        """int32 codes of float32 vectors [B, N, size]"""
-        book = tf.convert_to_tensor(self.vectors)
-        flat = tf.reshape(vectors, [-1, self.config.code_size])
-        # |v - b|^2 without |v|^2, which is the same for every b.
-        likeness = tf.matmul(flat, book, transpose_b=True)
-        distance = tf.reduce_sum(tf.square(book), -1) - 2.0 * likeness
-        return tf.reshape(tf.argmin(distance, -1, tf.int32), tf.shape(vectors)[:2])
-
-    def vectors_of(self, codes: tf.Tensor) -> tf.Tensor:
-        return tf.gather(tf.convert_to_tensor(self.vectors), codes)
-
-    def perplexity(self, codes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-        """The perplexity of the codes: as many equally frequent codes would have the same
-        entropy."""
-        used = tf.one_hot(codes, self.config.codes) * there[:, :, None]
-        used = whole_batch.total(tf.reduce_sum(used, [0, 1]))
-        share = used / tf.maximum(whole_batch.total(tf.reduce_sum(there)), 1.0)
-        return tf.exp(-tf.reduce_sum(share * tf.math.log(share + 1e-10)))
 
     def follow(self, vectors, codes, there, seed) -> None:
         """One step of the moving averages, of the whole batch; unused codes are placed anew."""
-        config = self.config
-        flat = tf.reshape(vectors, [-1, config.code_size])
-        real = tf.reshape(there, [-1])
-        # A step with non-finite numbers is skipped by the trainer; the codebook must survive it.
-        spoilt = tf.cast(tf.reduce_all(tf.math.is_finite(flat)), tf.float32) - 1.0
-        sane = whole_batch.total(spoilt) == 0.0
-        flat = tf.where(sane, flat, tf.zeros_like(flat))
-        used = tf.one_hot(tf.reshape(codes, [-1]), config.codes) * real[:, None]
-        decay = config.decay
-        hits = whole_batch.total(tf.reduce_sum(used, 0))
-        counts = decay * self.counts + (1 - decay) * hits
-        of_code = whole_batch.total(tf.matmul(used, flat, transpose_a=True))
-        sums = decay * self.sums + (1 - decay) * of_code
-        unused = tf.where(hits > 0, 0.0, self.unused + 1.0)
-        dead = unused >= config.revive_after
-        placed = self._drawn(whole_batch.gathered(flat), whole_batch.gathered(real), seed)
+        step = self.averaged(vectors, codes, there)
+        counts, sums = step["counts"], step["sums"]
+        unused = tf.where(step["hits"] > 0, 0.0, self.unused + 1.0)
+        dead = unused >= self.config.revive_after
+        real = whole_batch.gathered(tf.reshape(there, [-1]))
+        placed = self._drawn(whole_batch.gathered(step["flat"]), real, seed)
         # A new code gets the weight of a moderately used one, so that the first vectors assigned
         # to it move it.
-        counts = tf.where(dead, tf.ones_like(counts) * (1 - decay), counts)
-        sums = tf.where(dead[:, None], placed * (1 - decay), sums)
+        counts = tf.where(dead, tf.ones_like(counts) * (1 - self.decay), counts)
+        sums = tf.where(dead[:, None], placed * (1 - self.decay), sums)
         unused = tf.where(dead, 0.0, unused)
         moved = sums / tf.maximum(counts, 1e-6)[:, None]
         vectors = tf.where((counts > 1e-6)[:, None], moved, self.vectors)
-        for variable, value in (
+        self.assign(
+            step["sane"],
             (self.vectors, vectors),
             (self.sums, sums),
             (self.counts, counts),
             (self.unused, unused),
-        ):
-            variable.assign(tf.where(sane, value, variable))
+        )
 
     def _drawn(self, flat, real, seed):
         """A vector of the batch for every code, each taken once if there are enough."""

@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from myxtts.model import whole_batch
+from myxtts.model.codebook import AveragingCodebook
+from myxtts.model.layers import normal
 from myxtts.xtts_v2.layers import Conv1D, pointwise
 from myxtts.xtts_v2.names import Names
 from myxtts.xtts_v2.sizes import DvaeSizes
@@ -95,26 +97,12 @@ class Dvae(keras.Model):
         return tf.cast(self.to_mel(x), tf.float32)
 
 
-class Codebook(keras.layers.Layer):
-    """Code vectors, each a moving average of the vectors that were assigned to it."""
+class Codebook(AveragingCodebook):
+    """The codes' vectors; the count of an unused code is kept above zero."""
 
     def __init__(self, sizes: DvaeSizes, names: Names):
-        super().__init__(autocast=False, dtype="float32")
-
-        def state(shape, start):
-            return self.add_weight(
-                shape=shape,
-                initializer=start,
-                trainable=False,
-                autocast=False,
-                aggregation="only_first_replica",  # they are equal on all replicas
-            )
-
-        shape = (sizes.codes, sizes.code_size)
-        draw = keras.initializers.RandomNormal(stddev=1.0)
-        self.vectors = state(shape, names.initializer(draw))
-        self.sums = state(shape, "zeros")
-        self.counts = state((sizes.codes,), "zeros")
+        start = names.initializer(normal(1.0))
+        super().__init__(sizes.codes, sizes.code_size, start=start, decay=_DECAY)
         if names.drawn:
             self.sums.assign(self.vectors)
         names.add("embed", self.vectors, axes=(1, 0))
@@ -122,37 +110,14 @@ class Codebook(keras.layers.Layer):
         names.add("cluster_size", self.counts)
         self.built = True
 
-    def nearest(self, vectors: tf.Tensor) -> tf.Tensor:
-        """The nearest codes, int32 [B, N], of float32 vectors [B, N, size]."""
-        book = tf.convert_to_tensor(self.vectors)
-        distance = tf.reduce_sum(tf.square(book), -1) - 2.0 * tf.matmul(
-            vectors, book, transpose_b=True
-        )
-        return tf.argmin(distance, -1, tf.int32)
-
-    def vectors_of(self, codes: tf.Tensor) -> tf.Tensor:
-        return tf.gather(tf.convert_to_tensor(self.vectors), codes)
-
     def follow(self, vectors: tf.Tensor, codes: tf.Tensor) -> None:
-        """One step of the moving averages, over the whole batch; skipped if a vector is not
-        finite."""
-        flat = tf.reshape(vectors, [-1, self.vectors.shape[1]])
-        spoilt = tf.cast(tf.reduce_all(tf.math.is_finite(flat)), tf.float32) - 1.0
-        sane = whole_batch.total(spoilt) == 0.0
-        used = tf.one_hot(tf.reshape(codes, [-1]), self.vectors.shape[0])
-        hits = whole_batch.total(tf.reduce_sum(used, 0))
-        of_code = whole_batch.total(tf.matmul(used, flat, transpose_a=True))
-        counts = _DECAY * self.counts + (1 - _DECAY) * hits
-        sums = _DECAY * self.sums + (1 - _DECAY) * of_code
+        """One step of the moving averages, over the whole batch."""
+        step = self.averaged(vectors, codes)
+        counts, sums = step["counts"], step["sums"]
         total = tf.reduce_sum(counts)
-        # _EPSILON keeps the count of an unused code above zero.
         share = (counts + _EPSILON) / (total + counts.shape[0] * _EPSILON) * total
-        for variable, value in (
-            (self.counts, counts),
-            (self.sums, sums),
-            (self.vectors, sums / share[:, None]),
-        ):
-            variable.assign(tf.where(sane, value, variable))
+        moved = sums / share[:, None]
+        self.assign(step["sane"], (self.counts, counts), (self.sums, sums), (self.vectors, moved))
 
 
 class ResidualBlock(keras.layers.Layer):

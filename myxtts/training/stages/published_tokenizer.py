@@ -4,7 +4,6 @@ from types import MappingProxyType
 
 import tensorflow as tf
 
-from myxtts.model import whole_batch
 from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
 from myxtts.training.stages.base import ClipMemory
@@ -79,9 +78,4 @@ class PublishedTokenizerStage(PublishedStage):
             exhibits.mel(f"clip{i}/reconstructed", rebuilt[i, :frames])
 
     def _figures(self, made):
-        """The perplexity is how many codes are as good as in use."""
-        used = tf.one_hot(tf.reshape(made["codes"], [-1]), self.dvae.sizes.codes)
-        share = whole_batch.total(tf.reduce_sum(used, 0))
-        share /= tf.reduce_sum(share)
-        entropy = -tf.reduce_sum(share * tf.math.log(tf.maximum(share, 1e-10)))
-        return {**made["losses"], "perplexity": tf.exp(entropy)}
+        return {**made["losses"], "perplexity": self.dvae.codebook.perplexity(made["codes"])}
