@@ -4,10 +4,8 @@
     made = vocoder(mel, speaker)
     parts = loss(recorded, made)                          # {"mel", "magnitude", ..., "loss"}
     # and from config.adversarial_from_step on
-    scores, features = discriminators(made)
-    real_scores, real_features = discriminators(recorded)
-    total = parts["loss"] + adversarial_loss(scores) + 2 * feature_loss(real_features, features)
-    critics = discriminator_loss(real_scores, scores)     # of `made` without its gradient
+    parts |= judged(discriminators, recorded, made)       # {"adversarial", "features", "critics"}
+    total = parts["loss"] + parts["adversarial"] + 2 * parts["features"]
 
 Waveforms are float32 [B, T] and of one length. Losses are those of the whole batch (`whole_batch`).
 """
@@ -67,26 +65,34 @@ def mel_distance(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     return means([tf.abs(one - other)])[0]
 
 
-def adversarial_loss(scores: list[tf.Tensor]) -> tf.Tensor:
-    """The vocoder's hinge loss on the scores of its waveforms, per discriminator."""
-    return tf.add_n(means([tf.nn.relu(1 - s) for s in scores])) / len(scores)
+def judged(critics, recorded: tf.Tensor, made: tf.Tensor, *, squared: bool = False) -> dict:
+    """What discriminators say of generated waveforms: the vocoder's losses `adversarial` and
+    `features`, and the discriminators' own, `critics`. With least squares, as in HiFi-GAN, or with
+    hinges."""
+    scores, features = critics(made, training=True)
+    real_scores, real_features = critics(recorded, training=True)
+    return {
+        "adversarial": adversarial_loss(scores, squared=squared),
+        "features": feature_loss(real_features, features),
+        "critics": discriminator_loss(real_scores, scores, squared=squared),
+    }
 
 
-def discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tensor:
-    """The discriminators' hinge loss, per discriminator."""
-    parts = means([tf.nn.relu(1 - r) for r in real] + [tf.nn.relu(1 + m) for m in made])
-    return tf.add_n(parts) / len(real)
+def adversarial_loss(scores: list[tf.Tensor], *, squared: bool = False) -> tf.Tensor:
+    """The vocoder's loss on the scores of its waveforms, per discriminator."""
+    short = tf.square if squared else tf.nn.relu
+    return tf.add_n(means([short(1 - s) for s in scores])) / len(scores)
 
 
-def squared_adversarial_loss(scores: list[tf.Tensor]) -> tf.Tensor:
-    """The vocoder's loss with least squares, as in HiFi-GAN, per discriminator."""
-    return tf.add_n(means([tf.square(1 - s) for s in scores])) / len(scores)
-
-
-def squared_discriminator_loss(real: list[tf.Tensor], made: list[tf.Tensor]) -> tf.Tensor:
-    """The discriminators' loss with least squares, per discriminator."""
-    parts = means([tf.square(1 - r) for r in real] + [tf.square(m) for m in made])
-    return tf.add_n(parts) / len(real)
+def discriminator_loss(
+    real: list[tf.Tensor], made: list[tf.Tensor], *, squared: bool = False
+) -> tf.Tensor:
+    """The discriminators' loss, per discriminator."""
+    if squared:
+        parts = [tf.square(1 - r) for r in real] + [tf.square(m) for m in made]
+    else:
+        parts = [tf.nn.relu(1 - r) for r in real] + [tf.nn.relu(1 + m) for m in made]
+    return tf.add_n(means(parts)) / len(real)
 
 
 def feature_loss(real: list[list[tf.Tensor]], made: list[list[tf.Tensor]]) -> tf.Tensor:

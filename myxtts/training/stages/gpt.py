@@ -29,15 +29,45 @@ def _gpt(model: ModelConfig, text_tokens: int) -> Gpt:
     return Gpt(model.gpt, text_tokens, model.text.max_tokens, model.tokenizer.codes)
 
 
-class GptStage(Stage):
-    """The GPT's stage; the tokenizer is on the data device and makes the codes a batch ahead."""
+class GptSteps:
+    """Steps and evaluations of a GPT's stage, ours or the published one: a base class before
+    `Stage`'s. A subclass has `conditioning` and `gpt`, and declares `_latents`."""
 
     name = "gpt"
+    parts = ("loss", "audio_loss", "text_loss", "audio_accuracy")
+    held_out = ("audio_loss", "text_loss", "audio_accuracy")
+
+    def _latents(self, batch, seed, training):
+        """What the conditioning makes of the references."""
+        raise NotImplementedError
+
+    def _outputs(self, batch, seed=None, training=False, **options):
+        return self.gpt(
+            self._latents(batch, seed, training),
+            text=batch["text"],
+            text_lengths=batch["text_lengths"],
+            codes=batch["codes"],
+            code_lengths=batch["code_lengths"],
+            seed=seed,
+            training=training,
+            **options,
+        )
+
+    def losses(self, batch, seed, phase):
+        made = self._outputs(batch, for_this_replica(seed), True)
+        return {"gpt": made["loss"]}, {name: made[name] for name in self.parts}
+
+    def evaluate(self, batch):
+        made = self._outputs(batch)
+        return {name: made[name] for name in self.held_out}
+
+
+class GptStage(GptSteps, Stage):
+    """The GPT's stage; the tokenizer is on the data device and makes the codes a batch ahead."""
+
     needs = ("tokenizer",)
     makes = MappingProxyType({"conditioning": _conditioning, "gpt": _gpt})
     learning = StageConfig(learning_rate=1.2e-3, share=0.66)
-    parts = ("loss", "audio_loss", "text_loss", "audio_accuracy")
-    held_out = ("audio_loss", "text_loss", "audio_accuracy")
 
     def __init__(self, at, needed):
         super().__init__(at, needed)
@@ -72,27 +102,9 @@ class GptStage(Stage):
         needed = {name: batch[name] for name in _IN_THE_STEP}
         return {**needed, "codes": codes, "code_lengths": code_lengths}
 
-    def _outputs(self, batch, seed=None, training=False, **options):
+    def _latents(self, batch, seed, training):
         mel, lengths = batch["conditioning_mel"], batch["conditioning_mel_lengths"]
-        latents = self.conditioning(mel, lengths, seed=seed, training=training)
-        return self.gpt(
-            latents,
-            text=batch["text"],
-            text_lengths=batch["text_lengths"],
-            codes=batch["codes"],
-            code_lengths=batch["code_lengths"],
-            seed=seed,
-            training=training,
-            **options,
-        )
-
-    def losses(self, batch, seed, phase):
-        made = self._outputs(batch, for_this_replica(seed), True)
-        return {"gpt": made["loss"]}, {name: made[name] for name in self.parts}
-
-    def evaluate(self, batch):
-        made = self._outputs(batch)
-        return {name: made[name] for name in self.held_out}
+        return self.conditioning(mel, lengths, seed=seed, training=training)
 
     def show(self, exhibits):
         clips = self.front_end(exhibits.clips)

@@ -2,10 +2,10 @@
 
 from types import MappingProxyType
 
-from myxtts.model.whole_batch import for_this_replica
 from myxtts.training.config import StageConfig
 from myxtts.training.optimizer import Learner
 from myxtts.training.stages.base import ClipMemory
+from myxtts.training.stages.gpt import GptSteps
 from myxtts.training.stages.published import ClipSizes, PublishedStage, maker
 from myxtts.xtts_v2.networks import make_conditioning, make_gpt
 
@@ -17,11 +17,10 @@ _ENCODER = 6.0  # by mel frame and width, in a layer of the conditioning encoder
 _ENCODER_LAYERS = 6
 
 
-class PublishedGptStage(PublishedStage):
+class PublishedGptStage(GptSteps, PublishedStage):
     """On the data device the clips become mels and the frozen DVAE makes their codes, a batch
     ahead."""
 
-    name = "gpt"
     uses = ("tokenizer",)
     makes = MappingProxyType({"conditioning": maker(make_conditioning), "gpt": maker(make_gpt)})
     # The published trainer's, whose rate is for 1,024 channels and 252 clips a step.
@@ -35,8 +34,6 @@ class PublishedGptStage(PublishedStage):
         clip_norm=0.0,
         ema=0.0,
     )
-    parts = ("loss", "audio_loss", "text_loss", "audio_accuracy")
-    held_out = ("audio_loss", "text_loss", "audio_accuracy")
 
     def __init__(self, at, needed):
         super().__init__(at, needed)
@@ -82,25 +79,12 @@ class PublishedGptStage(PublishedStage):
     def front_end(self, batch):
         return self.for_gpt(batch, self.dvae)
 
-    def _outputs(self, batch, seed=None, training=False):
-        return self.gpt(
-            self.conditioning(batch["conditioning_mel"]),
-            text=batch["text"],
-            text_lengths=batch["text_lengths"],
-            codes=batch["codes"],
-            code_lengths=batch["code_lengths"],
-            seed=seed,
-            training=training,
-            left_out=batch["left_out"] if training else None,
-        )
+    def _latents(self, batch, seed, training):
+        return self.conditioning(batch["conditioning_mel"])
 
-    def losses(self, batch, seed, phase):
-        made = self._outputs(batch, for_this_replica(seed), True)
-        return {"gpt": made["loss"]}, {name: made[name] for name in self.parts}
+    def _outputs(self, batch, seed=None, training=False):
+        left_out = batch["left_out"] if training else None
+        return super()._outputs(batch, seed, training, left_out=left_out)
 
     def show(self, exhibits):
         self.speak(exhibits, self.networks, other=("vocoder",))
-
-    def evaluate(self, batch):
-        made = self._outputs(batch)
-        return {name: made[name] for name in self.held_out}

@@ -88,9 +88,7 @@ class PublishedVocoderStage(PublishedStage):
         published, sizes = config.model.xtts_v2, ClipSizes(config, longest)
         args, sound, hifigan = published.args, published.sound, published.hifigan
         samples = sound.segment_hops * HOP
-        kept = samples * (
-            _CONVOLUTIONS * hifigan.width + _SPECTRA + _CRITICS * sound.critic_width
-        )
+        kept = samples * (_CONVOLUTIONS * hifigan.width + _SPECTRA + _CRITICS * sound.critic_width)
         batch = sound.segment_hops * hifigan.inputs + samples + hifigan.speaker
         width, positions = args.gpt_n_model_channels, sizes.positions
         reading = _READING * positions * width + _SCORES * args.gpt_n_heads * positions**2
@@ -138,14 +136,8 @@ class PublishedVocoderStage(PublishedStage):
 
     def losses(self, batch, seed, phase):
         made = self.hifigan.waveform_of(batch["latents"], batch["speaker"])
-        scores, features = self.critics(made, training=True)
-        real_scores, real_features = self.critics(batch["waveform"], training=True)
-        figures = {
-            "mel": self.distance.mel(batch["waveform"], made),
-            "adversarial": vocoder_losses.squared_adversarial_loss(scores),
-            "features": vocoder_losses.feature_loss(real_features, features),
-            "critics": vocoder_losses.squared_discriminator_loss(real_scores, scores),
-        }
+        figures = vocoder_losses.judged(self.critics, batch["waveform"], made, squared=True)
+        figures["mel"] = self.distance.mel(batch["waveform"], made)
         figures["loss"] = self.sound.mel_weight * figures["mel"]
         if phase == len(self.phases) - 1:
             figures["loss"] += figures["adversarial"]

@@ -137,11 +137,7 @@ class VocoderStage(Stage):
         if not self.helpers or phase < len(self.phases) - 1:
             return {"vocoder": figures["loss"]}, figures
         critics = self.helpers["discriminators"]
-        scores, features = critics(made, training=True)
-        real_scores, real_features = critics(batch["waveform"], training=True)
-        figures["adversarial"] = vocoder_losses.adversarial_loss(scores)
-        figures["features"] = vocoder_losses.feature_loss(real_features, features)
-        figures["critics"] = vocoder_losses.discriminator_loss(real_scores, scores)
+        figures |= vocoder_losses.judged(critics, batch["waveform"], made)
         figures["loss"] += figures["adversarial"] + _FEATURE_WEIGHT * figures["features"]
         return {"vocoder": figures["loss"], "discriminators": figures["critics"]}, figures
 
