@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.dual_device_strategy.data_service.test_servers import Service
 from tests.dual_device_strategy.machines.conftest import ended, free_ports
 from tests.train_command import ROOT, SMALL
 
@@ -30,13 +31,14 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def start(processes, tmp_path_factory):
-    """start(["--batch_size=8"]): two workers in one directory, the flags being the second one's."""
+    """start(["--batch_size=8"]): two workers in one directory, the flags being the second one's,
+    or both workers' (`same`)."""
     place = tmp_path_factory.mktemp("workers")
 
-    def start(more=(), run="run"):
+    def start(more=(), run="run", same=False):
         addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
         started = []
-        for index, own in enumerate(([], more)):
+        for index, own in enumerate((more if same else [], more)):
             task = {"type": "worker", "index": index}
             config = json.dumps({"cluster": {"worker": addresses}, "task": task})
             flags = [*FLAGS, "--strategy=multi_worker", f"--checkpoint_dir={run}", *own]
@@ -91,6 +93,27 @@ def test_two_workers_that_are_killed_and_signalled_have_the_losses_of_one_proces
     done = processes.start([PROGRAM, *alone], cwd=start.place, env=ENVIRONMENT)
     assert done.wait(240) == 0, done.stderr[-2000:]
     assert losses(run) == pytest.approx(losses(start.place / "alone"), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_workers_that_share_a_data_service_hold_out_the_same_clips_as_one_process(start, processes):
+    service = Service(processes, 2)
+    fixed = ["--tokenizer_lr=1e-12", "--max_steps=2", "--evaluate_steps=2"]  # weights stay equal
+    given = [*fixed, f"--data_service={service.address}"]
+    try:
+        workers = start(given, run="served", same=True)
+        assert ended(workers, 300) == [0, 0], workers[0].stderr[-2000:] + workers[1].stderr[-2000:]
+    finally:
+        service.end(signal.SIGKILL)
+    alone = [*FLAGS, *fixed, "--strategy=one_device", "--checkpoint_dir=not_served"]
+    done = processes.start([PROGRAM, *alone], cwd=start.place, env=ENVIRONMENT)
+    assert done.wait(240) == 0, done.stderr[-2000:]
+    assert sorted(losses(start.place / "served")) == [0, 1]
+    served, expected = (
+        json.loads((start.place / run / "checkpoints/tokenizer/finished.json").read_text())
+        for run in ("served", "not_served")
+    )
+    assert served["held_out"] == pytest.approx(expected["held_out"], rel=1e-5)
 
 
 @pytest.mark.slow

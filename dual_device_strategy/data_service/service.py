@@ -120,10 +120,10 @@ class DataService:
         """
         if self.mode == IN_ROUNDS and self.consumer is None:
             raise ValueError(
-                'mode="in rounds" under a strategy of one machine needs consumer=(index, count) '
-                "and a job_name, which say who the other consumers are"
+                'mode="in rounds" needs consumer=(index, count) and a job_name, which say who the '
+                "other consumers are, unless the workers of one training share a dataset"
             )
-        self._refuse_python(dataset)
+        self._refuse_operations(dataset)
         expected = _expected(dataset) if self.mode != IN_ROUNDS else None
         if self.mode == EXACTLY_ONCE:
             self._refuse_uncountable(dataset, expected)
@@ -154,10 +154,17 @@ class DataService:
             shared=self.job_name is not None,
         )
 
-    def _refuse_python(self, dataset) -> None:
+    def _refuse_operations(self, dataset) -> None:
         graph = tf.compat.v1.GraphDef.FromString(compat.serialized(dataset).numpy())
         nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
-        if any(node.op in _PYTHON for node in nodes):
+        ops = {node.op for node in nodes}
+        if "ShardDataset" in ops and self.mode != IN_ROUNDS:
+            raise ValueError(
+                "the pipeline has shard() before on_data_device(), which would count what each "
+                "worker of the data service happens to take, so elements would be missing or come "
+                "twice: take this program's part of the source itself, such as files[index::count]"
+            )
+        if ops & _PYTHON:
             raise ValueError(
                 "the pipeline has a Python function before on_data_device() (from_generator, "
                 "tf.py_function or tf.numpy_function), which the data service cannot run because "

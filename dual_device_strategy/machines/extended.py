@@ -82,10 +82,8 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
         self._compared += 1
         refuse_differences(self._cluster, f"start {self._compared}", facts)
 
-    def served(self, host: tf.data.Dataset) -> tf.data.Dataset:
-        """`host`, which has batches for one worker; with a service, all workers share its job."""
-        if self.data_service is None or self._num_workers == 1:
-            return super().served(host)
+    def served_to_all(self, host: tf.data.Dataset) -> tf.data.Dataset:
+        """`host`, which has batches for one worker, run by the service for all workers at once."""
         lines = "\n".join(described(host, None))
         digest = hashlib.sha256(lines.encode()).hexdigest()[:12]
         self.refuse_differences({"the dataset of the data service": digest})
@@ -109,12 +107,6 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
 
     def _distribute_datasets_from_function(self, dataset_fn, options):
         check_options(options, _NO_PER_REPLICA)
-        if self.data_service is not None and self._num_workers > 1:
-            raise NotImplementedError(
-                "distribute_datasets_from_function was called on one of several workers with a "
-                "data_service, which prepares one dataset for all of them: use "
-                "experimental_distribute_dataset, or leave data_service out"
-            )
         return ReplicaDatasetFromFunction(
             self._container_strategy(), dataset_fn, options, [self._make_input_context()]
         )

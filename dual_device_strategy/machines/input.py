@@ -13,6 +13,7 @@ import tensorflow as tf
 from dual_device_strategy import compat
 from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
 from dual_device_strategy.front_end import split, traced_for
+from dual_device_strategy.hop import component_specs
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.dataset import ReplicaDataset, counts_of
 from dual_device_strategy.replicas.iterator import ReplicaIterator
@@ -96,7 +97,7 @@ class WorkersDataset(ReplicaDataset):
                 # Which rebatch does not know of its batches.
                 endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
                 parts = parts.apply(endless)
-            self._cloned_datasets = [extended.served(parts)]
+            self._cloned_datasets = [extended.served_to_all(parts)]
             return
         dataset = extended.served(dataset)
         if self._replicas == 1 or not self._divides_elements:
@@ -152,6 +153,10 @@ class WorkersDataset(ReplicaDataset):
 def _rows_of_part(dataset: tf.data.Dataset, workers: int) -> int:
     """The rows of the batches that a data service makes for the workers to share."""
     rows = full_batch_size(dataset)
+    if rows is None:  # a map may have made the batches
+        shapes = [spec.shape for spec in component_specs(dataset.element_spec)]
+        rows, *others = {shape[0] if shape.rank else None for shape in shapes}
+        rows = None if others else rows
     if rows is None or rows % workers:
         raise ValueError(
             f"a data service for {workers} workers makes batches of one worker's rows, but the "

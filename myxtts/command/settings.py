@@ -89,9 +89,10 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
             "--deterministic wants the same run again: give the shares as numbers, such as those "
             "that a run with --shares=auto has chosen"
         )
-    if values.data_service is not None and values.strategy != "split":
+    if values.data_service is not None and values.strategy not in ("split", "multi_worker"):
         mistakes.append(
-            f"--data_service is for --strategy=split, not {values.strategy}: leave one of them out"
+            "--data_service is for --strategy=split and multi_worker, not "
+            f"{values.strategy}: leave one of them out"
         )
     if values.shares is not None and values.strategy != "split":
         mistakes.append(

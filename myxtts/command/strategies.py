@@ -38,22 +38,24 @@ def make_strategy(job: Job, devices: Devices) -> tf.distribute.Strategy:
     """
     data, model = devices.data_device, devices.model_device
     data, model = (data, model) if devices.several else ((data,), (model,))
+    service = None
     try:
+        if job.train.data_service is not None:
+            service = DataService(job.train.data_service, mode="at most once")
+            service.check_reachable()
         match job.values.strategy:
             case "one_device":
                 return tf.distribute.OneDeviceStrategy(model[0])
             case "mirrored":
                 return tf.distribute.MirroredStrategy(list(model))
             case "multi_worker":
-                strategy = MultiWorkerDataModelSplitStrategy(data, model, slots=job.slots)
+                strategy = MultiWorkerDataModelSplitStrategy(
+                    data, model, slots=job.slots, data_service=service
+                )
                 strategy.refuse_differences(_flags_of(job))
                 return strategy
         # The loss is that of the whole batch, see model/whole_batch.py.
         options = {"slots": job.slots, "warm_up": job.values.warm_up, "weighs_rows": True}
-        if job.train.data_service is None:
-            return command.make_strategy(devices, **options)
-        service = DataService(job.train.data_service, mode="at most once")
-        service.check_reachable()
         return command.make_strategy(devices, data_service=service, **options)
     except (ValueError, RuntimeError, ConnectionError) as error:
         raise UserError(f"{error}") from None

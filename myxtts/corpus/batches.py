@@ -97,12 +97,14 @@ def served_batches(
     *,
     begin: tuple[int, int] = (0, 0),
     count: int | None = None,
-    workers: int | None = None,
+    parts: tuple[int, int, int] = (0, 1, 1),
 ) -> tf.data.Dataset:
     """The same batches for a tf.data service, whose workers run no Python: plans are made at once.
 
     Without `count` they go on without end, but after some epochs their plans come again. One
     element of the source makes one batch, so the service may divide and reorder them as it likes.
+    `parts` (first, end, count) cuts each batch into so many and takes some of them, as batches of
+    their own.
     """
     clips = plan.batches_per_epoch * plan.config.batch_size
     epochs = 1 if count is not None else int(np.clip(_PLANNED_CLIPS // clips, 1, 100))
@@ -117,14 +119,16 @@ def served_batches(
         samples_of=plan.bucket_frames * plan.audio.hop_length,
         tokens_of=_bucket_tokens(texts, plan),
     )
-    dataset = tf.data.Dataset.from_tensor_slices(rows.reshape(-1, size, rows.shape[1])[:count])
+    first, end, cut = parts
+    rows = rows.reshape(-1, cut, size // cut, rows.shape[-1])[:count, first:end]
+    dataset = tf.data.Dataset.from_tensor_slices(rows.reshape(-1, *rows.shape[2:]))
     dataset = dataset if count is not None else dataset.repeat()
-    row = tf.TensorSpec([rows.shape[1]], tf.int32)
+    row = tf.TensorSpec(rows.shape[-1:], tf.int32)
     made = tf.function(read).get_concrete_function(row).structured_outputs
     specs = tf.nest.map_structure(lambda made: tf.TensorSpec(made.shape, made.dtype), made)
     return dataset.map(
         lambda rows: tf.map_fn(read, rows, fn_output_signature=specs),
-        num_parallel_calls=workers or default_workers(),
+        num_parallel_calls=tf.data.AUTOTUNE,  # on a machine that is not this one
     )
 
 

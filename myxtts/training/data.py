@@ -104,11 +104,13 @@ class StageData:
         position: int | Callable[[], int] = 0,
         augmented: bool,
         count: int | None = None,
+        parts: tuple[int, int, int] = (0, 1, 1),
     ) -> tf.data.Dataset:
         """The stage's batches from number `position` on, without end or `count` of them; call it
         in the strategy's scope. A function says the position of each iterator anew. Features, and
         what the stage adds to them, are made on the data device. Without a stage the
-        batches are whole clips with their features."""
+        batches are whole clips with their features. `parts` is for a data service, see
+        `served_batches`."""
         features = make_features(
             FeatureConfig(
                 self._config.model.audio,
@@ -138,7 +140,7 @@ class StageData:
                 self.plan,
                 begin=begin(),
                 count=count,
-                workers=self._config.workers,
+                parts=parts,
             )
         else:
             dataset = read_batches(

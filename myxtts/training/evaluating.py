@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+import tensorflow as tf
 from absl import logging
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def evaluate(run: "StageRun") -> None:
     run.says("held-out clips")
     count = run.held_out.plan.batches_per_epoch
     if run.held_out_batches is None:
-        run.held_out_batches = run.distributed(run.held_out, 0, augmented=False, count=count)
+        run.held_out_batches = _distributed(run, count)
     batches = iter(run.held_out_batches)
     with run.loop.averaged_weights():
         figures = run.loop.evaluate(batches, count)
@@ -40,6 +41,23 @@ def evaluate(run: "StageRun") -> None:
         progress.evaluations_since_best = 0
         run.checkpoints.save_best(progress)
     run.records.restart_clock()
+
+
+def _distributed(run: "StageRun", count: int):
+    """The held-out batches; every worker has the same number of parts of each."""
+    options = {"augmented": False, "count": count}
+    if run.config.data_service is None or run.workers.count == 1:
+        return run.distributed(run.held_out, 0, **options)
+
+    def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        each = context.num_replicas_in_sync // context.num_input_pipelines
+        first = each * context.input_pipeline_id
+        parts = first, first + each, context.num_replicas_in_sync
+        with run.strategy.scope():
+            return run.held_out.batches(run.stage, parts=parts, **options)
+
+    # If all share one dataset, the service gives one worker more batches than another.
+    return run.strategy.distribute_datasets_from_function(of_worker)
 
 
 def _complain(run: "StageRun", figures: dict) -> None:

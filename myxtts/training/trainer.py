@@ -138,7 +138,7 @@ class Trainer:
         chief = self._workers.chief
         lock = locked(self.directory) if chief else contextlib.nullcontext()
         with Interruption() as interruption, lock:
-            self._workers.refuse_other_jobs(self.config, self._identity)
+            self._workers.refuse_other_jobs(self.config, self._identity, self.corpus.paths)
             self._refuse_another_job(stages)
             left = [stage for stage in stages if self.directory.result(stage) is None]
             self._needed.refuse_missing(left)

@@ -10,7 +10,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -87,23 +87,26 @@ class Workers:
             self.wait()
         return result
 
-    def refuse_other_jobs(self, config: TrainConfig, identity: RunIdentity) -> None:
-        """Raises `UserError` where another worker has other settings or clips, if the strategy
-        compares workers."""
+    def refuse_other_jobs(
+        self, config: TrainConfig, identity: RunIdentity, paths: Sequence[str]
+    ) -> None:
+        """Raises `UserError` where another worker has other settings or clips, or paths of clips
+        that a data service reads for all, if the strategy compares workers."""
         compare = getattr(self._strategy, "refuse_differences", None)
         if compare is None:
             return
         of_each = {"workers": None, "host_prefetch": 1}  # a machine's own affair
         settings = json.dumps(to_json(dataclasses.replace(config, **of_each)), sort_keys=True)
+        facts = {
+            "the settings": _digest(settings),
+            "the clips": identity.corpus,
+            "the held-out clips": identity.validation,
+            "the vocabulary": identity.vocabulary,
+        }
+        if config.data_service is not None:
+            facts["the paths of the clips"] = _digest("\n".join(paths))
         try:
-            compare(
-                {
-                    "the settings": hashlib.sha256(settings.encode()).hexdigest()[:12],
-                    "the clips": identity.corpus,
-                    "the held-out clips": identity.validation,
-                    "the vocabulary": identity.vocabulary,
-                }
-            )
+            compare(facts)
         except ValueError as error:
             raise UserError(f"{error}") from None
 
@@ -127,6 +130,10 @@ class Workers:
         added = self._strategy.run(lambda: whole_batch.total(tf.identity(values)))
         replicas = self._strategy.num_replicas_in_sync // self.count  # of each worker
         return self._strategy.experimental_local_results(added)[0] / replicas
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def refuse_uneven_batches(strategy: tf.distribute.Strategy, stage: str, size: int) -> None:

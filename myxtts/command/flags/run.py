@@ -42,7 +42,7 @@ DEVICES = (
         "data_service", "text", None,
         "The dispatcher of a tf.data service whose workers read the clips, see python -m "
         "dual_device_strategy.data_service; they must see the same files. A run that is stopped "
-        "cannot be continued exactly then.",
+        "cannot be continued exactly then. Under multi_worker all workers share it.",
         when="If this host cannot read clips as fast as the devices take them.",
         sets="train.data_service", unit="HOST:PORT", chosen="none: this host reads",
     ),

@@ -32,10 +32,11 @@ def test_settings_that_make_no_service_are_refused(options, sentence):
             {},
             "a Python function before on_data_device",
         ),
+        (RANGE.shard(2, 0), {}, r"the pipeline has shard\(\) before on_data_device\(\)"),
         (RANGE.repeat(), {}, "needs a dataset whose elements can be counted"),
         (RANGE.batch(3, drop_remainder=True), {}, "needs a dataset whose elements can be counted"),
         (RANGE, {"job_name": "shared"}, "cannot be kept with job_name='shared'"),
-        (RANGE.repeat(), {"mode": "in rounds"}, "under a strategy of one machine needs consumer="),
+        (RANGE.repeat(), {"mode": "in rounds"}, 'mode="in rounds" needs consumer='),
         (
             RANGE,
             {"mode": "in rounds", "job_name": "a", "consumer": (0, 2)},

@@ -24,7 +24,10 @@ service = DataService(sys.argv[1], mode=mode, patience_seconds=20)
 strategy = MultiWorkerDataModelSplitStrategy(["CPU:1"], ["CPU:2"], data_service=service)
 
 def steps(host, most=1000):
-    distributed = strategy.experimental_distribute_dataset(host.apply(on_data_device(lambda x: x)))
+    host = host.apply(on_data_device(lambda x: x))
+    return steps_of(strategy.experimental_distribute_dataset(host), most)
+
+def steps_of(distributed, most=1000):
     for number, batch in zip(range(most), distributed):
         rows = strategy.run(tf.size, args=(batch,))
         assert int(strategy.reduce("SUM", rows, axis=None)) > 0
@@ -34,6 +37,14 @@ def steps(host, most=1000):
 if mode == "at most once":
     for epoch in range(2):
         print([list(steps(tf.data.Dataset.range({COUNT}).batch(20)))])
+
+    def own_part(context):
+        part = tf.range({COUNT}, dtype=tf.int64)[context.input_pipeline_id :: 2]
+        made = tf.data.Dataset.from_tensor_slices(tf.reshape(part, [-1, 10]))
+        return made.apply(on_data_device(lambda x: x))
+
+    distributed = strategy.distribute_datasets_from_function(own_part)
+    print([list(steps_of(distributed))])
 else:
     # A worker of the service makes three batches of each length, and a round takes one of them.
     host = tf.data.Dataset.range(100).repeat().batch(4)
@@ -57,7 +68,9 @@ def printed(service, start_workers, folder, mode):
     return workers
 
 
-def test_two_workers_get_every_element_once_in_every_epoch(service, start_workers, tmp_path):
+def test_two_workers_get_every_element_once_or_each_those_of_its_own_dataset(
+    service, start_workers, tmp_path
+):
     workers = printed(service, start_workers, tmp_path, "at most once")
     for epoch in range(2):
         first, second = (worker.printed[epoch] for worker in workers)
@@ -65,6 +78,10 @@ def test_two_workers_get_every_element_once_in_every_epoch(service, start_worker
         assert seen == collections.Counter(range(COUNT))
         assert len(first) == len(second)  # with empty batches where the other has more
         assert max(map(len, first)) == 10  # half of the global batch
+    for index, worker in enumerate(workers):  # a dataset of each worker's own
+        parts = worker.printed[2]
+        assert {x % 2 for batch in parts for x in batch} == {index} and len(parts) == COUNT / 20
+        assert sorted(x for batch in parts for x in batch) == list(range(index, COUNT, 2))
     assert f" of {COUNT} elements: others are with the programs" in workers[0].stderr
 
 

@@ -66,9 +66,12 @@ def test_a_data_service_is_given_the_same_batches_without_a_python_function(enco
     served = served_batches(*encoded, plan)
     assert equal(take(served, 5), take(dataset, 5))
     assert int(served_batches(*encoded, plan, count=2).cardinality()) == 2
-    DataService("localhost:1", mode="at most once")._refuse_python(served)
+    parts = take(served_batches(*encoded, plan, count=2, parts=(1, 3, 4)), 4)  # two of four
+    halves = [{k: v[i : i + 2] for k, v in b.items()} for b in take(dataset, 2) for i in (2, 4)]
+    assert equal(parts, halves)
+    DataService("localhost:1", mode="at most once")._refuse_operations(served)
     with pytest.raises(ValueError, match="Python function"):
-        DataService("localhost:1", mode="at most once")._refuse_python(dataset)
+        DataService("localhost:1", mode="at most once")._refuse_operations(dataset)
 
 
 def test_a_batch_holds_the_clips_of_the_plan(encoded, spoken_corpus, vocabulary):
