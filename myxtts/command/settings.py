@@ -163,7 +163,13 @@ def _train_config(values, overrides, start, mistakes) -> TrainConfig:
         if values["model_size"].present:
             mistakes.append("--model_size and --model_config both give the sizes: give one")
         try:
-            model = load_config(ModelConfig, values.model_config)
+            sizes = load_config(ModelConfig, values.model_config)
+            if start is None and sizes.form != "own":
+                raise UserError(
+                    f"{values.model_config} has the sizes of a published XTTS v2 (xtts_v2), whose "
+                    "networks start from published weights: give --init_from instead"
+                )
+            model = sizes
         except UserError as error:
             mistakes.append(f"--model_config: {error}")
     model = dataclasses.replace(

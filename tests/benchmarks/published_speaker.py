@@ -45,10 +45,12 @@ class Speaker:
         gpt, hifigan = self.voice.networks.gpt, self.voice.networks.hifigan
         ids = self.voice.tokens.encode(text, "en")
         most = gpt.max_codes
-        codes, latents, _ = next(self.voice.codes(ids, self._cloned, speaking, most, most))
+        codes, latents, _ = next(
+            self.voice.codes(ids, self._cloned, speaking, first=most, every=most)
+        )
         count = latents.shape[1]
         hops = int(hifigan.hops(count))
-        sound = self.voice.sound(latents, self._cloned.speaker, count, 0, hops)
+        sound = self.voice.sound(latents, self._cloned.speaker, total=count, begin=0, end=hops)
         ended = int(codes[-1]) == gpt.stop_code
         return sound, self._plain(codes[:-1] if ended else codes) if plain else None, ended
 

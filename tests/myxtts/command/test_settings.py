@@ -11,7 +11,7 @@ from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig, save_config
 from myxtts.model.config import SIZES
 from myxtts.training.config import StageConfig, TrainConfig
 from myxtts.training.stages import STAGES, stage_names
-from myxtts.xtts_v2.sizes import Objective, SoundObjective
+from myxtts.xtts_v2.sizes import Objective, PublishedModel, SoundObjective
 from tests.published_start import make_start
 
 
@@ -129,6 +129,9 @@ def test_sizes_may_come_from_a_file(read_line, tmp_path):
     assert read_line("--model_config=mine.json").job.train.model == mine
     (mistake,) = read_line("--model_config=mine.json --model_size=big").mistakes
     assert "give one" in mistake
+    save_config(dataclasses.replace(mine, xtts_v2=PublishedModel()), tmp_path / "published.json")
+    (mistake,) = read_line("--model_config=published.json").mistakes
+    assert mistake.endswith("networks start from published weights: give --init_from instead")
     values = json.loads((tmp_path / "mine.json").read_text())
     values["gpt"]["heads"] = 3
     (tmp_path / "wrong.json").write_text(json.dumps(values))
