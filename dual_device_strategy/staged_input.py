@@ -114,10 +114,12 @@ class StagedInput:
     def copying_slots(self, options) -> int:
         """How many of the latter are for batches on their way from the host, if these are large.
 
-        With "auto" there are none: it needs to see how long a copy from the host waits.
+        With "auto" there are none: it needs to see how long a copy from the host waits.  Nor are
+        there any if a data device trains, too: its steps hold up what is copied to it.
         """
         given = options is not None and options.experimental_per_replica_buffer_size != 1
-        return 0 if given or self.slots == "auto" else copying_slots(self.slots)
+        trains = set(self.data_devices) & set(self.worker_devices)
+        return 0 if given or trains or self.slots == "auto" else copying_slots(self.slots)
 
 
 @contextlib.contextmanager

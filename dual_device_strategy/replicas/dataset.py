@@ -72,6 +72,8 @@ class ReplicaDataset(compat.DistributedDataset):
                 "targets": self._input_workers.compute_devices_for_worker(0),
                 "cut": cut,
                 "slots": extended.slot_counts(self._options),
+                "copying": 0 if plan else extended.copying_slots(self._options),
+                "copy_times": extended.running_input.copy_times,
                 "times": self._slot_tuning.preparing if self._slot_tuning else (),
                 "counts": self._counts,
                 "warm_up": extended.warm_up or plan is not None,
@@ -132,13 +134,14 @@ class ReplicaDataset(compat.DistributedDataset):
             iterator.place = Place(
                 staging, host, front_end=front_end, iterator=seals, record=record
             )
-        iterator.slots = self._staging.ready_slots + 2
+        iterator.slots = staging.copying + staging.ready_slots + 2
         if counted:
             iterator.counts = counted
             iterator.arrivals = counted.arrivals(before)
             if fills_first:
-                counted.wait_until(self._staging.ready_slots, before)
-        self._strategy.extended.running_input.began(iterator)
+                ahead = staging.copying * len(self._strategy.extended.data_devices)
+                counted.wait_until(staging.ready_slots, before, ahead=ahead)
+        self._strategy.extended.running_input.began(iterator, staging.copying)
         return iterator
 
     def _iterator(self, iterators, sealed=True):

@@ -68,7 +68,7 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
 
     `slots` counts whole batches, as in `DataModelSplitStrategy`: each data device prepares one at a
     time, two are READY or on their way, one is TRAINING.  Each model device has its piece of them.
-    No slots are for copies from the host.
+    With six slots or more two are COPYING, to each data device, unless one of them trains as well.
 
     With `shares`, a data device may train as well.  Each model device gets its share of the rows of
     every batch, so a data device with much to prepare can be given fewer rows:

@@ -2,6 +2,7 @@
 
     dataset                     a tf.data pipeline on the host
     Dealer on the host          several data devices take whole batches in turns
+    copies to a data device     COPYING, with six slots or more: see `host_copies.py`
     Hop to a data device        PREPARING: the front end over the whole batch, and the cut
     Hop to the host             the names of the lanes in which its pieces wait
     in turns, on the host       the data devices' batches in their order again
@@ -23,10 +24,11 @@ from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
 from dual_device_strategy.copies import AT_ONCE
 from dual_device_strategy.front_end import FrontEnd
 from dual_device_strategy.hop import Hop, component_specs, hop_options, name_tensor, trace
+from dual_device_strategy.host_copies import copied_ahead
 from dual_device_strategy.lanes import NAME, Lanes
 from dual_device_strategy.out_of_memory import READY, scope_name
 from dual_device_strategy.preparing import Preparing
-from dual_device_strategy.preparing_times import PreparingTimes
+from dual_device_strategy.preparing_times import CopyTimes, PreparingTimes
 from dual_device_strategy.replicas import compat as replica_compat
 from dual_device_strategy.replicas.boxes import boxed, sealed
 from dual_device_strategy.replicas.pieces import Cut
@@ -48,7 +50,9 @@ class ReplicaStaging:
         targets: Sequence[str],
         cut: Cut,
         slots: tuple[int, int],
+        copying: int = 0,
         times: Sequence[PreparingTimes] = (),
+        copy_times: Sequence[CopyTimes] = (),
         counts: BatchCounts | None = None,
         warm_up: bool = False,
         host_options: tf.data.Options | None = None,
@@ -58,6 +62,7 @@ class ReplicaStaging:
     ):
         """Traces every function that the hops need.
 
+        `copying` of the slots are for batches on their way to each data device, as in `Staging`.
         `captured_by(data_device)` returns a function that replaces a captured tensor in the front
         end on that device.  With `times`, one for each data device, `ready_slots` may be set anew
         between two iterators.  `noted` wraps the function that gets the host's batches.  With
@@ -65,7 +70,10 @@ class ReplicaStaging:
         its own function; `front_end_spec` is then the type of the host's batches.
         """
         self._host = compat.host_of(data_devices[0])
-        prepared_slots, self.ready_slots = slots
+        prepared_slots, ready_slots = slots
+        ahead = not times and copied_ahead(host_spec, data_devices[0])
+        self.copying = copying if ahead else 0
+        self.ready_slots = ready_slots - self.copying
         specs = component_specs(front_end_spec)
         pieces = component_specs(tf.nest.map_structure(compat.of_any_batch_size, front_end_spec))
 
@@ -75,6 +83,7 @@ class ReplicaStaging:
         self._lanes = [
             Lanes(pieces, device, AT_ONCE + prepared_slots, len(targets)) for device in data_devices
         ]
+        others = len(data_devices) - 1
         self._preparing = Preparing(
             host_spec,
             front_end,
@@ -83,7 +92,8 @@ class ReplicaStaging:
             devices=data_devices,
             reader=targets[0],
             slots=prepared_slots,
-            places=places_for(slots, bool(times), len(data_devices)),
+            copies_ahead=self.copying > 0,
+            places=places_for(slots, bool(times), len(data_devices)) + others * self.copying,
             lanes=self._lanes,
             cut=cut_up,
             counts=counts,
@@ -92,6 +102,7 @@ class ReplicaStaging:
             captured_by=captured_by,
             noted=noted,
             times=times[: len(data_devices)],
+            copy_times=copy_times,
             saves_front_end=len(data_devices) == 1,
         )
         self.number, self.recorder = self._preparing.number, self._preparing.recorder

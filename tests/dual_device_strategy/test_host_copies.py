@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from dual_device_strategy import (
     DataModelSplitStrategy,
+    MirroredDataModelSplitStrategy,
     copies,
     data_scope,
     emulation,
@@ -136,6 +137,58 @@ def test_every_kind_of_tensor_reaches_the_front_end(for_small_batches_too):
         for kind, tensor in make(tf.constant(number, tf.int64)).items():
             assert got[kind].numpy().tolist() == tensor.numpy().tolist()
     assert number == 8
+
+
+def test_each_of_several_data_devices_has_them(run_python, tmp_path):
+    code = """
+import time, tensorflow as tf
+from dual_device_strategy import MirroredDataModelSplitStrategy, emulation, on_data_device
+emulation.start(gpus=4, memory_mb=256)
+devices = ["GPU:2", "GPU:3"], ["GPU:0", "GPU:1"]
+
+def iterator(length, front_end=lambda x: x + 1.0):
+    strategy = MirroredDataModelSplitStrategy(*devices, slots=6)
+    numbers = tf.data.Dataset.range(length)
+    dataset = numbers.map(lambda i: tf.fill([2, 125_000], tf.cast(i, tf.float32)))
+    dataset = dataset.apply(on_data_device(front_end))
+    made = iter(strategy.experimental_distribute_dataset(dataset))
+    assert strategy.extended.running_input.copying == 2
+    return made
+
+def numbers(batches):
+    found = [[float(piece[0, -1]) - 1 for piece in batch.values] for batch in batches]
+    assert all(one == other for one, other in found), found
+    return [one for one, _ in found]
+
+for length in (0, 1, 5, 12):
+    assert numbers(iterator(length)) == list(range(length))
+batches, found = iterator(7, lambda x: tf.debugging.check_numerics(x / (x - 3.0), "")), []
+for _ in range(7):
+    try:
+        found.append(float(next(batches).values[0][0, 0]))
+    except tf.errors.InvalidArgumentError:
+        found.append(None)
+assert [i for i, x in enumerate(found) if x is None] == [3], found
+assert next(batches, None) is None
+batches = iterator(20)
+for _ in range(6):
+    next(batches)
+time.sleep(0.05)  # now the slots are full
+path = tf.train.Checkpoint(iterator=batches).write("checkpoint")
+batches = iterator(20)
+next(batches)
+tf.train.Checkpoint(iterator=batches).read(path)
+assert numbers(batches) == list(range(6, 20))
+"""
+    result = run_python(code, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
+def test_data_devices_that_train_have_none():
+    strategy = MirroredDataModelSplitStrategy([DATA], [MODEL, DATA], shares=(0.6, 0.4), slots=6)
+    dataset = tf.data.Dataset.from_tensors(tf.ones([10, MB // 4]))
+    assert len(list(strategy.experimental_distribute_dataset(dataset))) == 1
+    assert strategy.extended.running_input.copying == 0
 
 
 @pytest.mark.parametrize("slots", [5, 6])
