@@ -167,6 +167,7 @@ def whole(front, step, steps, data_counts, replica_counts):
 
 
 CELLS = [(0, 40), (4, 80), (20, 60), (20, 40), (30, 20)]
+DRAINING = 12  # steps without the batches that were prepared while others had their turns
 TO_CHOOSE = 24  # steps of an epoch that shares="auto" looks back at
 LOOPS = {"read": True, "tenth": 10, "end": False, "function": "function", "fit": "fit"}
 _functions = {}
@@ -206,7 +207,7 @@ def shares(front, step, fixed, copy, steps, loops=("read", "end"), rounds=2):
                     fit, dataset = fits[name]
                     times[name].append(fit.steps(dataset, steps))
                     continue
-                timed_steps(one_step, iterator, 6, read=True)  # without what waited meanwhile
+                timed_steps(one_step, iterator, DRAINING, read=True)
                 times[name].append(timed_steps(one_step, iterator, steps, LOOPS[loop]))
         means = {name: min(each) for name, each in times.items()}
         ratio = means["auto"] / min(means["split"], means["mirrored"])
