@@ -82,19 +82,35 @@ def asked(cluster: Cluster) -> tuple[list[int], list[int]]:
 
     def ask(index):
         try:
-            _connect(cluster, index)
+            connection = _connect(cluster, index)
         except ConnectionRefusedError:
             refused.append(index)
         except OSError:
             silent.append(index)
+        else:
+            if _is_closed(connection):
+                refused.append(index)
 
     _ask_others(cluster, ask)
     return sorted(refused), sorted(silent)
 
 
-def _connect(cluster: Cluster, index: int) -> None:
+def _connect(cluster: Cluster, index: int) -> socket.socket:
     host, _, port = cluster.addresses[index].rpartition(":")
-    socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=2)
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Whether the other end goes away.  A process that is being killed closes its connections one
+    by one, so its port may be the last one; a server that lives speaks first."""
+    with connection:
+        connection.settimeout(1)
+        try:
+            return not connection.recv(1)
+        except TimeoutError:  # it hangs
+            return False
+        except OSError:
+            return True
 
 
 def started_again(cluster: Cluster) -> list[int]:
@@ -135,7 +151,7 @@ def watch_others(cluster: Cluster) -> None:
             time.sleep(seconds)
             for index in others:
                 try:
-                    _connect(cluster, index)
+                    _connect(cluster, index).close()
                 except ConnectionRefusedError:
                     machines_compat.fail_collectives(f"{cluster.name(index)} is gone")
                     return

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 
 import pytest
 import tensorflow as tf
@@ -94,3 +95,15 @@ def test_only_errors_of_workers_that_are_gone_are_explained(monkeypatch):
         assert f"worker 2 (127.0.0.1:{gone}) is gone" in explained(lost, cluster)
         assert explained(tf.errors.InvalidArgumentError(None, None, "no"), cluster) is None
         assert explained(ValueError("no"), cluster) is None
+
+
+def test_a_worker_whose_process_is_just_ending_is_gone_too(monkeypatch):
+    """Its connections break a moment before its port is closed, and who asks then gets through."""
+    dying = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{dying.getsockname()[1]}"
+    (own,) = free_ports(1)
+    monkeypatch.setenv("TF_CONFIG", config({"worker": [f"127.0.0.1:{own}", address]}))
+    cluster = cluster_of(None)
+    threading.Timer(0.2, dying.close).start()
+    lost = tf.errors.UnavailableError(None, None, "Socket closed")
+    assert f"worker 1 ({address}) is gone" in explained(lost, cluster)
