@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from tests.dual_device_strategy.data_service.test_servers import Service
 from tests.dual_device_strategy.machines.conftest import ended, free_ports
 from tests.train_command import ROOT, SMALL
+from tests.waiting import wait_until
 
 PROGRAM = ROOT / "tests/train_toy.py"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "UNOPTIMIZED_GRAPHS": "1"}
@@ -51,29 +51,24 @@ def start(processes, tmp_path_factory):
 
 
 def losses(run: Path) -> dict[int, float]:
-    lines = map(json.loads, (run / "steps.jsonl").read_text().splitlines())
+    file = run / "steps.jsonl"
+    whole = file.read_text().splitlines(keepends=True) if file.exists() else []
+    lines = [json.loads(line) for line in whole if line.endswith("\n")]
     return {line["step"]: line["loss"] for line in lines}
 
 
 def wait_for_step(workers, run: Path, step: int) -> None:
-    end = time.monotonic() + 300
-    while not (run / "steps.jsonl").exists() or step not in losses(run):
-        assert time.monotonic() < end and all(w.poll() is None for w in workers), [
-            w.stderr[-2000:] for w in workers
-        ]
-        time.sleep(0.02)
+    wait_until(lambda: step in losses(run) or any(w.poll() is not None for w in workers))
+    assert all(w.poll() is None for w in workers), [w.stderr[-2000:] for w in workers]
 
 
 @pytest.mark.slow
-def test_two_workers_that_are_killed_and_signalled_have_the_losses_of_one_process(
-    start, processes
-):
+def test_two_workers_that_are_killed_and_signalled_have_the_losses_of_one_process(start, processes):
     run = start.place / "run"
     workers = start()
     wait_for_step(workers, run, 4)
     workers[0].kill()  # the one that writes; the other one: machines/test_dying.py
-    began = time.monotonic()
-    assert workers[1].wait(10) == 1 and time.monotonic() - began < 10
+    assert workers[1].wait(60) == 1
     (said,) = [line for line in workers[1].stderr.splitlines() if line.startswith("error: ")]
     assert re.match(r"error: worker 0 \(127.0.0.1:\d+\) is gone, ", said)
     assert "Traceback" not in workers[1].stderr
@@ -81,12 +76,12 @@ def test_two_workers_that_are_killed_and_signalled_have_the_losses_of_one_proces
     workers = start()
     wait_for_step(workers, run, 9)
     workers[1].send_signal(signal.SIGTERM)
-    assert ended(workers, 120) == [0, 0], workers[0].stderr[-2000:] + workers[1].stderr[-2000:]
+    assert ended(workers) == [0, 0], workers[0].stderr[-2000:] + workers[1].stderr[-2000:]
     assert all("saved after SIGTERM" in w.stdout for w in workers), [w.stdout for w in workers]
     assert max(losses(run)) < STEPS - 1
 
     workers = start()
-    assert ended(workers, 300) == [0, 0], workers[0].stderr[-2000:] + workers[1].stderr[-2000:]
+    assert ended(workers) == [0, 0], workers[0].stderr[-2000:] + workers[1].stderr[-2000:]
     assert "Done." in workers[0].stdout and "worker 0 has written" in workers[1].stdout
 
     alone = [*FLAGS, "--strategy=one_device", "--checkpoint_dir=alone"]
@@ -119,7 +114,7 @@ def test_workers_that_share_a_data_service_hold_out_the_same_clips_as_one_proces
 @pytest.mark.slow
 def test_workers_that_were_given_different_flags_end_with_one_sentence_each(start):
     workers = start(["--batch_size=8"], run="other")
-    assert ended(workers, 240) == [1, 1]
+    assert ended(workers) == [1, 1]
     for worker in workers:
         (said,) = [line for line in worker.stderr.splitlines() if line.startswith("error: ")]
         assert "the workers do not agree: --batch_size is " in said and "worker 1" in said

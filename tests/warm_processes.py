@@ -61,7 +61,8 @@ class WarmProcess:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -112,7 +113,7 @@ class WarmProcesses:
             assert len(message) < _LIMIT, "too long for one message"
             fds = [theirs.fileno(), out.fileno(), err.fileno()]
             socket.send_fds(self._line, [message], fds)
-        ours.settimeout(120)  # the first waits for the server's imports
+        ours.settimeout(300)  # the first waits for the server's imports
         pid = int(ours.recv(16))
         return WarmProcess(pid, ours, out=out, err=err, arguments=arguments)
 

@@ -16,6 +16,7 @@ from dual_device_strategy import (
     on_data_device,
 )
 from tests.dual_device_strategy.tensors import of_every_type
+from tests.waiting import at_rest, wait_until
 
 MB = 1_000_000
 DATA, MODEL = "GPU:1", "GPU:0"
@@ -78,7 +79,7 @@ def test_batches_at_rest_are_as_many_on_each_device_as_the_slots_say(slots, on_d
     numbers = tf.data.Dataset.range(20).map(lambda i: tf.fill([MB // 4], tf.cast(i, tf.float32)))
     dataset = distributed(numbers.apply(on_data_device(lambda x: x + 1.0)), slots)
     gc.collect()
-    before = [live(device) for device in (DATA, MODEL)]
+    before = at_rest(lambda: [live(device) for device in (DATA, MODEL)])
     iterator = iter(dataset)
 
     def held():
@@ -87,16 +88,10 @@ def test_batches_at_rest_are_as_many_on_each_device_as_the_slots_say(slots, on_d
     for number in range(3):
         batch = next(iterator)
         assert float(batch[0]) == number + 1
-        deadline = time.monotonic() + 5
-        while np.abs(np.subtract(held(), (on_data, on_model))).max() > 0.2:
-            assert time.monotonic() < deadline, held()
-            time.sleep(0.02)
+        wait_until(lambda: np.allclose(held(), (on_data, on_model), atol=0.2), lambda: str(held()))
     del batch, iterator
     gc.collect()
-    deadline = time.monotonic() + 5
-    while max(held()) > 0.2:
-        assert time.monotonic() < deadline, held()
-        time.sleep(0.02)
+    wait_until(lambda: max(held()) < 0.2, lambda: str(held()))
 
 
 def test_no_more_batches_are_taken_from_the_host_than_there_are_slots(for_small_batches_too):
@@ -107,7 +102,8 @@ def test_no_more_batches_are_taken_from_the_host_than_there_are_slots(for_small_
     host = tf.data.Dataset.range(30).map(lambda x: x + 0 * taken.assign_add(1))
     most = 0
     for number, batch in enumerate(distributed(host.with_options(options), 6)):
-        time.sleep(0.015)  # for the slots to fill up
+        wait_until(lambda: int(taken) >= min(30, number + 6))
+        time.sleep(0.01)  # for more, if there were room
         most = max(most, int(taken) - number)
         assert int(batch) == number
     assert most == 6

@@ -3,10 +3,11 @@
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import PATIENCE, wait_until
 
 # Each worker tells who it is, then does what its argument says.
 PROGRAM = """
@@ -40,12 +41,12 @@ if how == "saves":
     signal.signal(signal.SIGINT, save)
 if how == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = subprocess.Popen(["sleep", "60"])
+child = subprocess.Popen(["sleep", "300"])
 Path(f"pids.{index}").write_text(f"{os.getpid()} {child.pid}")
 Path(f"pids.{index}").rename(f"up.{index}")
 if how == "done" and index == 1:
     sys.exit(0)
-time.sleep(60)
+time.sleep(300)
 """
 
 
@@ -76,13 +77,6 @@ def launched(processes, program):
         launcher.kill()
 
 
-def wait_until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
 def alive(folder) -> list[int]:
     """Of the workers that came up and what they started, those that still run."""
     found = []
@@ -96,7 +90,7 @@ def alive(folder) -> list[int]:
 
 def test_workers_find_each_other_on_ports_of_their_own_and_their_lines_are_numbered(launched):
     done = launched("--gpus_per_worker", "2", "program.py", "find", "--help", up=None)
-    assert done.wait(20) == 0, done.stderr
+    assert done.wait(PATIENCE) == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [
         "[0] all",
         "[0] gpus 0,1",
@@ -109,7 +103,7 @@ def test_workers_find_each_other_on_ports_of_their_own_and_their_lines_are_numbe
 
 def test_when_one_fails_the_others_are_ended_and_its_exit_code_is_that_of_all(launched, program):
     launcher = launched("program.py", "fail", up=None)
-    assert launcher.wait(20) == 3
+    assert launcher.wait(PATIENCE) == 3
     assert "launch: worker 1 ended with exit code 3; the others are ended" in launcher.stderr
     assert not alive(program)
 
@@ -117,7 +111,7 @@ def test_when_one_fails_the_others_are_ended_and_its_exit_code_is_that_of_all(la
 def test_a_worker_killed_is_named_by_its_signal_and_a_deaf_one_is_killed(launched, program):
     launcher = launched("--grace_seconds=0.5", "--", "program.py", "deaf")
     os.kill(int((program / "up.0").read_text().split()[0]), signal.SIGKILL)
-    assert launcher.wait(20) == 128 + signal.SIGKILL
+    assert launcher.wait(PATIENCE) == 128 + signal.SIGKILL
     assert "launch: worker 0 was killed by SIGKILL; the others are ended" in launcher.stderr
     assert "launch: still running, and now killed: worker 1" in launcher.stderr
     assert not alive(program)
@@ -127,14 +121,14 @@ def test_a_worker_killed_is_named_by_its_signal_and_a_deaf_one_is_killed(launche
 def test_a_signal_reaches_all_workers_so_that_they_can_save(launched, program, number):
     launcher = launched("program.py", "saves")
     launcher.send_signal(number)
-    assert launcher.wait(20) == 0, launcher.stderr
+    assert launcher.wait(PATIENCE) == 0, launcher.stderr
     assert {file.name for file in program.glob("saved.*")} == {"saved.0", "saved.1"}
     assert not alive(program)
 
 
 def test_when_one_is_done_the_others_have_time_to_finish(launched, program):
     launcher = launched("--finish_seconds=0.5", "program.py", "done")
-    assert launcher.wait(20) == 128 + signal.SIGKILL
+    assert launcher.wait(PATIENCE) == 128 + signal.SIGKILL
     assert "launch: still running, and now killed: worker 0" in launcher.stderr
     assert not alive(program)
 

@@ -136,6 +136,6 @@ def test_an_iterator_that_is_dropped_while_its_front_end_works_says_nothing_of_a
 ):
     script = tmp_path / "dropped.py"
     script.write_text(_DROPPED)
-    done = run_python([script], timeout=60)
+    done = run_python([script])
     assert done.returncode == 0, done.stderr
     assert "OutOfRange" not in done.stderr

@@ -1,12 +1,12 @@
 """Several devices: refusals, and no more batches than slots."""
 
 import gc
-import time
 
 import pytest
 import tensorflow as tf
 
 from dual_device_strategy import MirroredDataModelSplitStrategy, data_scope, on_data_device
+from tests.waiting import at_rest, wait_until
 
 
 @pytest.mark.parametrize(
@@ -48,31 +48,22 @@ def test_no_more_batches_exist_on_a_device_than_its_slots(slots, on_data, on_mod
     distributed = strategy.experimental_distribute_dataset(dataset)
     gc.collect()
     devices = "GPU:0", "GPU:1"
-    before = [live(device) for device in devices]
+    before = at_rest(lambda: [live(device) for device in devices])
     iterator = iter(distributed)
+
+    def held():
+        return [(live(d) - then) / megabyte for d, then in zip(devices, before, strict=True)]
+
     for _ in range(6):
         batch = next(iterator)
-        deadline = time.monotonic() + 5
-        while True:  # until the batches have come to rest
-            time.sleep(0.05)
-            data, model = (
-                (live(device) - then) / megabyte
-                for device, then in zip(devices, before, strict=True)
-            )
-            # The prepared one, and those COPYING; those READY, and the one that trains.
-            at_rest = on_data - 0.1 < data < on_data + 0.2 and model < on_model + 0.2
-            if at_rest or time.monotonic() > deadline:
-                break
-        assert at_rest, (data, model)
+        # The prepared one, and those COPYING; those READY, and the one that trains.
+        expected = pytest.approx([on_data, on_model], abs=0.2)
+        wait_until(lambda: held() == expected, lambda: str(held()))
+        assert at_rest(held) == expected
     assert iterator.slots == slots
-    assert model > on_model - 0.1
     del batch, iterator
     gc.collect()
-    deadline = time.monotonic() + 5
-    while live("GPU:1") - before[1] > 0.2 * megabyte and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert live("GPU:0") - before[0] < 0.2 * megabyte
-    assert live("GPU:1") - before[1] < 0.2 * megabyte
+    wait_until(lambda: max(held()) < 0.2, lambda: str(held()))
 
 
 def test_a_generator_of_the_data_scope_draws_what_it_draws_by_itself():

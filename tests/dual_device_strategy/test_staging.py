@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import time
 from unittest import mock
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, emulation, on_data_device
+from tests.waiting import at_rest, wait_until
 
 
 def short(device):
@@ -208,7 +210,8 @@ def test_no_more_batches_are_taken_from_the_host_than_there_are_slots(pair, slot
     most = 0
     for trained in range(20):
         batch = next(iterator)
-        emulation.timed(tf.zeros([1]), ms=15).numpy()  # time for the stages to fill up
+        wait_until(lambda: int(taken) >= trained + slots)
+        time.sleep(0.01)  # for more, if there were room
         most = max(most, int(taken) - trained)
         assert int(batch) == trained
     assert most == slots
@@ -227,12 +230,18 @@ def test_live_bytes_on_the_model_device_stay_within_the_slots(slots):
     def step(batch):
         return emulation.timed(batch[:1] + weights[0], ms=40)
 
-    iterator = iter(strategy.experimental_distribute_dataset(dataset))
     gc.collect()  # what other tests left is not to be freed meanwhile
+
+    def live():
+        return tf.config.experimental.get_memory_info("GPU:1")["current"]
+
+    before = at_rest(live)
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
     tf.config.experimental.reset_memory_stats("GPU:1")
-    before = tf.config.experimental.get_memory_info("GPU:1")["current"]
     for i in range(12):
         batch = next(iterator)
+        if i < 8:
+            wait_until(lambda: live() - before > (slots - 1.5) * batch_bytes)
         assert float(strategy.run(step, args=(batch,))[0]) == i
         del batch  # or it would live until the next one has come
     peak = tf.config.experimental.get_memory_info("GPU:1")["peak"] - before

@@ -1,10 +1,17 @@
 """A `fit` that is killed by SIGKILL at any point goes on with the same losses."""
 
 import json
+import os
 import random
+import signal
 import time
+from pathlib import Path
 
 import pytest
+
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
 
 FIT = """
 import json, os, sys, time
@@ -17,6 +24,8 @@ cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
 keras.utils.set_random_seed(7)
 x = np.random.RandomState(0).randn(160, 6).astype("f")
+# From that step on whoever waits for it meets the process in time.
+slow_from = int(os.environ.get("SLOW_FROM", "1000"))
 if sys.argv[3:] == ["auto"]:
     import pytest
     from dual_device_strategy.replicas.plans import Costs
@@ -39,7 +48,8 @@ class Losses(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         with open(sys.argv[1], "a") as file:
             file.write(json.dumps([self.epoch, batch, logs["loss"]]) + "\\n")
-        time.sleep(0.01)
+        self.count = getattr(self, "count", 0) + 1
+        time.sleep(0.01 if self.count < slow_from else 0.5)
 
 backup = [MidEpochBackup(sys.argv[2], save_freq=2)] if sys.argv[2] else []
 model.fit(data, epochs=3, shuffle=False, verbose=0, callbacks=[Losses(), *backup])
@@ -53,6 +63,15 @@ def losses(path):
     return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("]")]
 
 
+def started(processes, arguments, slow_from):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "SLOW_FROM": str(slow_from)}
+    return processes.start(arguments, env={**env, "TF_CPP_MIN_LOG_LEVEL": "2"})
+
+
+def wait_for(process, file, count):
+    wait_until(lambda: len(losses(file)) >= count or process.poll() is not None)
+
+
 @pytest.mark.slow
 def test_killed_at_five_random_moments_the_losses_are_the_same(run_python, processes, tmp_path):
     done = run_python(["-c", FIT, tmp_path / "expected", ""])
@@ -63,14 +82,12 @@ def test_killed_at_five_random_moments_the_losses_are_the_same(run_python, proce
     seen, file, starts = [], tmp_path / "losses", []
     for _ in range(5):
         file.unlink(missing_ok=True)
-        process = processes.start(["-c", FIT, file, tmp_path / "backup"])
         wanted = chance.randint(8, 28)
-        while len(losses(file)) < wanted and process.poll() is None:
-            time.sleep(0.002)
+        process = started(processes, ["-c", FIT, file, tmp_path / "backup"], wanted + 4)
+        wait_for(process, file, wanted)
         time.sleep(chance.uniform(0.0, 0.03))
-        assert process.poll() is None, process.stderr[-2000:]
         process.kill()
-        process.wait(20)
+        assert process.wait(60) == -signal.SIGKILL, process.stderr[-2000:]
         seen += losses(file)
         starts.append(losses(file)[0][:2])
     file.unlink()
@@ -91,12 +108,10 @@ def test_killed_after_shares_were_chosen_it_goes_on_with_them_and_the_same_losse
     done = run_python(["-c", FIT, expected, "", "auto"])
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "(0.75, 0.25)\n"  # not the equal ones of the first epoch
-    process = processes.start(["-c", FIT, file, backup, "auto"])
-    while len(losses(file)) < 60 and process.poll() is None:
-        time.sleep(0.002)
-    assert process.poll() is None, process.stderr[-2000:]
+    process = started(processes, ["-c", FIT, file, backup, "auto"], slow_from=60)
+    wait_for(process, file, 60)
     process.kill()
-    process.wait(20)
+    assert process.wait(60) == -signal.SIGKILL, process.stderr[-2000:]
     file.unlink()
     done = run_python(["-c", FIT, file, backup, "auto"])
     assert done.returncode == 0, done.stderr[-2000:]

@@ -19,6 +19,8 @@ from dual_device_strategy import (
 )
 from dual_device_strategy.data_service import explained
 from dual_device_strategy.data_service.watching import _slowed
+from tests.dual_device_strategy.machines.conftest import free_ports
+from tests.waiting import PATIENCE, wait_for_output
 
 ROOT = Path(__file__).resolve().parents[3]
 COUNT = 400
@@ -40,7 +42,8 @@ class Service:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
         return self._processes.start(command, env=env)
 
-    def join(self, port=0):
+    def join(self, port=None):
+        port = port or free_ports(1)[0]  # held, so that another worker can take its place
         worker = self._start("worker", f"--dispatcher={self.address}", f"--port={port}")
         worker.address = address_of(worker)
         self.workers.append(worker)
@@ -49,14 +52,11 @@ class Service:
         servers = [*self.workers, self.dispatcher]
         for server in servers:
             server.send_signal(number)
-        return [server.wait(20) for server in servers]
+        return [server.wait(PATIENCE) for server in servers]
 
 
 def address_of(server):
-    end = time.monotonic() + 30
-    while not server.stdout.endswith("\n"):
-        assert server.poll() is None and time.monotonic() < end, server.stderr
-        time.sleep(0.02)
+    wait_for_output(server, "\n")
     return server.stdout.split()[1]
 
 
@@ -73,18 +73,19 @@ def service(processes):
         each.end(signal.SIGKILL)
 
 
-def dataset(seconds=0.0):
-    """Batches that take a worker that long; else one worker may have made all at once."""
-    host = _slowed(tf.data.Dataset.range(COUNT), seconds / 10).batch(10)
+def dataset(ahead=0):
+    """With `ahead`, a worker has taken that many elements that are not in a batch yet."""
+    host = tf.data.Dataset.range(COUNT)
+    host = (_slowed(host.prefetch(ahead), 0.01) if ahead else host).batch(10)
     return host.apply(on_data_device(lambda x: tf.cast(x, tf.float32) + 0.5))
 
 
-def visited(service, after=None, at=5, seconds=0.0, kind=DataModelSplitStrategy, **options):
+def visited(service, after=None, at=5, ahead=0, kind=DataModelSplitStrategy, **options):
     """Counts of the elements that arrived; `after` is called when `at` batches have."""
     devices = ("CPU:1", "CPU:2") if kind == DataModelSplitStrategy else (CPUS[:2], CPUS[2:])
     strategy = kind(*devices, data_service=DataService(service.address, **options))
     seen = collections.Counter()
-    for number, batch in enumerate(strategy.experimental_distribute_dataset(dataset(seconds))):
+    for number, batch in enumerate(strategy.experimental_distribute_dataset(dataset(ahead))):
         for piece in strategy.experimental_local_results(batch):
             assert piece.device[-5:] in devices[1]
             seen.update(int(x - 0.5) for x in piece.numpy())
@@ -102,7 +103,6 @@ def test_every_element_comes_once_and_the_servers_end_on_sigterm(service):
     assert running.end() == [0, 0, 0]
 
 
-@pytest.mark.timing
 def test_a_worker_that_does_not_come_back_is_an_error_within_the_stated_time(service):
     running = service()
     began = []
@@ -112,51 +112,47 @@ def test_a_worker_that_does_not_come_back_is_an_error_within_the_stated_time(ser
         running.workers[0].kill()
 
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        visited(running, kill, patience_seconds=2)
-    assert time.monotonic() - began[0] < 8
-    given = DataService(running.address, patience_seconds=2)
+        visited(running, kill, patience_seconds=4)
+    assert time.monotonic() - began[0] < 60  # TensorFlow waits for ever
+    given = DataService(running.address, patience_seconds=4)
     strategy = SimpleNamespace(extended=SimpleNamespace(data_service=given))
     assert explained(error.value, strategy) == given.silence
-    assert f"no batch came from the data service at {running.address} for 2 s" in given.silence
+    assert f"no batch came from the data service at {running.address} for 4 s" in given.silence
     assert explained(tf.errors.InvalidArgumentError(None, None, "shapes"), strategy) is None
 
 
-@pytest.mark.timing
 def test_elements_that_were_lost_are_an_error_or_are_told(service, capfd):
     running = service()
 
     def kill_and_restart():
-        old = running.workers.pop(0)
-        old.kill()
-        time.sleep(3)  # until the dispatcher counts it as gone
-        running.join(old.address.rpartition(":")[2])
+        killed = [running.workers.pop() for _ in "12"]
+        for old in killed:
+            old.kill()
+        time.sleep(3)  # until the dispatcher counts them as gone
+        for old in killed:
+            running.join(old.address.rpartition(":")[2])
 
-    # Whether something is under way when a worker dies is chance, so several moments are tried.
-    for at in (5, 2, 9, 14):
-        seen = visited(running, kill_and_restart, at=at, mode="at most once", patience_seconds=20)
-        lost = COUNT - len(seen)
-        assert max(seen.values()) == 1
-        said = capfd.readouterr().err
-        if lost:
-            break
-    assert lost, "nothing was under way: the test shows nothing"
-    assert f"the data service gave {COUNT - lost} of {COUNT} elements" in said
+    # Both, because one of them may not have begun; whichever has begun has taken more.
+    options = {"after": kill_and_restart, "ahead": 50, "patience_seconds": 100}
+    seen = visited(running, **options, mode="at most once")
+    lost = COUNT - len(seen)
+    assert max(seen.values()) == 1 and lost
+    assert f"the data service gave {COUNT - lost} of {COUNT} elements" in capfd.readouterr().err
     with pytest.raises(tf.errors.InvalidArgumentError, match="the data service gave"):
-        visited(running, kill_and_restart, at=at, mode="exactly once", patience_seconds=20)
+        visited(running, **options, mode="exactly once")
 
 
-@pytest.mark.timing
 def test_a_service_without_workers_is_an_error_within_the_stated_time(service):
     began = time.monotonic()
     with pytest.raises(tf.errors.InvalidArgumentError, match="no worker has joined yet"):
         visited(service(workers=0), patience_seconds=1)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 def test_in_rounds_all_consumers_get_batches_of_one_shape(service):
     running = service()
     host = tf.data.Dataset.range(100).repeat().map(lambda i: tf.zeros([i // 2 % 7 + 1]))
-    options = {"mode": "in rounds", "job_name": "rounds", "patience_seconds": 10}
+    options = {"mode": "in rounds", "job_name": "rounds", "patience_seconds": 100}
     readers = [
         iter(DataService(running.address, consumer=(i, 2), **options).applied(host))
         for i in range(2)

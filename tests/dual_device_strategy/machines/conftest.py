@@ -1,6 +1,5 @@
 """Workers of the tests: processes with TensorFlow imported, that find each other in TF_CONFIG."""
 
-import contextlib
 import json
 import os
 import socket
@@ -8,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
+_held: list[socket.socket] = []
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -34,14 +36,28 @@ def start_workers(processes):
 
 
 def free_ports(count):
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
+    """Numbers in a row of ports that the system gives to nobody else while this process lives.
+
+    Sockets that do not listen hold them; a server that reuses addresses, as TensorFlow's does, may
+    listen there all the same.
+    """
+    while True:
+        sockets = []
+        try:
+            for _ in range(count):
+                sockets.append(socket.socket())
+                sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                before = sockets[-2].getsockname()[1] if sockets[:-1] else -1
+                sockets[-1].bind(("127.0.0.1", before + 1))
+        except (OSError, OverflowError):  # the next one is taken
+            for each in sockets:
+                each.close()
+            continue
+        _held.extend(sockets)
         return [each.getsockname()[1] for each in sockets]
 
 
-def ended(workers, seconds=120):
+def ended(workers, seconds=PATIENCE):
     """Waits for all; returns their exit codes."""
     try:
         return [worker.wait(seconds) for worker in workers]

@@ -20,7 +20,7 @@ from dual_device_strategy import DataService, MultiWorkerDataModelSplitStrategy,
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
 mode = sys.argv[2]
-service = DataService(sys.argv[1], mode=mode, patience_seconds=20)
+service = DataService(sys.argv[1], mode=mode, patience_seconds=100)
 strategy = MultiWorkerDataModelSplitStrategy(["CPU:1"], ["CPU:2"], data_service=service)
 
 def steps(host, most=1000):

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.dual_device_strategy.machines.conftest import ROOT, ended
+from tests.waiting import PATIENCE, wait_for_output, wait_until
 
 DOCUMENT = (ROOT / "docs/machines.md").read_text(encoding="utf-8")
 (PROGRAM,) = (b for b in re.findall(r"```python\n(.*?)```", DOCUMENT, re.S) if "preemption" in b)
@@ -18,7 +19,7 @@ import tensorflow as tf
 config = json.loads(os.environ["TF_CONFIG"])
 tf.distribute.Server(config["cluster"], job_name="worker", task_index=config["task"]["index"])
 print("listens", flush=True)
-time.sleep(60)
+time.sleep(300)
 """
 MEETING = """
 import os, sys, threading
@@ -54,20 +55,28 @@ def losses(*outputs):
     return found
 
 
-def wait_for_step(worker, step, seconds=60):
-    end = time.monotonic() + seconds
-    while f"\n{step} " not in worker.stdout:
-        assert time.monotonic() < end and worker.poll() is None, worker.stderr[-2000:]
-        time.sleep(0.005)
+def wait_for_step(worker, step):
+    wait_for_output(worker, f"\n{step} ")
 
 
 @pytest.fixture(scope="module")
 def run(start_workers):
-    """Starts both workers on the program of the document, a little slower than it is there."""
+    """Starts both workers on the program of the document, a little slower than it is there.
 
-    def start(folder, timeout_seconds=None, environments=EMULATED, arguments=("program.py",)):
+    Behind step `slow_from` they are so slow that whoever waits for that step meets them in time.
+    """
+
+    def start(
+        folder,
+        slow_from=30,
+        *,
+        timeout_seconds=None,
+        environments=EMULATED,
+        arguments=("program.py",),
+    ):
         slower = PROGRAM.replace(
-            "    loss = preemption", "    time.sleep(0.03)\n    loss = preemption"
+            "    loss = preemption",
+            f"    time.sleep(0.4 if number > {slow_from} else 0.03)\n    loss = preemption",
         )
         if timeout_seconds:
             options = "tf.distribute.experimental.CommunicationOptions(timeout_seconds={})"
@@ -95,12 +104,11 @@ def not_killed(run, tmp_path_factory):
 def test_after_kill_9_the_other_ends_with_one_sentence_and_both_go_on_exactly(
     run, not_killed, tmp_path, killed
 ):
-    workers = run(tmp_path)
+    workers = run(tmp_path, slow_from=13)
     wait_for_step(workers[killed], 13)
     workers[killed].kill()
-    other, began = workers[1 - killed], time.monotonic()
-    assert other.wait(10) == 1
-    assert time.monotonic() - began < 10
+    other = workers[1 - killed]
+    assert other.wait(60) == 1
     said = other.stderr.splitlines()[-1]
     assert re.fullmatch(rf"error: worker {killed} \(127.0.0.1:\d+\) is gone, .*", said)
     assert "Traceback" not in other.stderr
@@ -108,12 +116,12 @@ def test_after_kill_9_the_other_ends_with_one_sentence_and_both_go_on_exactly(
     again = run(tmp_path)
     assert ended(again) == [0, 0], again[0].stderr[-2000:]
     first_step = int(again[0].stdout.split()[0])
-    assert first_step in (11, 21)
+    assert first_step == 11
     assert losses(workers[1 - killed].stdout, again[0].stdout) == not_killed
 
 
 def test_after_sigterm_on_one_both_save_the_same_step_and_go_on_exactly(run, not_killed, tmp_path):
-    workers = run(tmp_path)
+    workers = run(tmp_path, slow_from=5)
     wait_for_step(workers[1], 5)
     os.kill(workers[1].pid, signal.SIGTERM)
     assert ended(workers) == [0, 0], workers[0].stderr[-2000:]
@@ -127,18 +135,18 @@ def test_after_sigterm_on_one_both_save_the_same_step_and_go_on_exactly(run, not
 
 def test_a_worker_that_is_started_again_alone_does_no_harm(run, not_killed, tmp_path):
     """As a supervisor does that starts what has ended, whatever the others do meanwhile."""
-    workers = run(tmp_path)
+    workers = run(tmp_path, slow_from=13)
     outputs = []
     wait_for_step(workers[1], 13)
     config = [worker.environment for worker in workers]
     os.kill(workers[0].pid, signal.SIGSTOP)  # so that the first one still has its old place
     workers[1].kill()
-    workers[1].wait(10)
+    workers[1].wait(60)
     outputs.append(workers[1].stdout)
     (workers[1],) = run(tmp_path, environments=[config[1]])
     time.sleep(3)
     os.kill(workers[0].pid, signal.SIGCONT)
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while {worker.poll() for worker in workers} != {0}:
         assert time.monotonic() < end, [worker.stderr[-2000:] for worker in workers]
         for index, worker in enumerate(workers):
@@ -153,20 +161,18 @@ def test_a_worker_that_is_started_again_alone_does_no_harm(run, not_killed, tmp_
 
 def test_another_process_in_the_place_of_a_worker_ends_the_other_with_one_sentence(run, tmp_path):
     """It answers before it has joined the training, as one does that is just starting."""
-    workers = run(tmp_path)
+    workers = run(tmp_path, slow_from=3)
     wait_for_step(workers[1], 3)
     os.kill(workers[0].pid, signal.SIGSTOP)  # so that it does not notice the kill
     workers[1].kill()
-    workers[1].wait(10)
+    workers[1].wait(60)
     (server,) = run(tmp_path, environments=[workers[1].environment], arguments=["-c", SERVER])
-    end = time.monotonic() + 60
-    while "listens" not in server.stdout:
-        assert time.monotonic() < end and server.poll() is None, server.stderr
-        time.sleep(0.02)
-    os.kill(workers[0].pid, signal.SIGCONT)
     try:
-        assert workers[0].wait(20) == 1
+        wait_for_output(server, "listens")
+        os.kill(workers[0].pid, signal.SIGCONT)
+        assert workers[0].wait(60) == 1
     finally:
+        workers[0].kill()
         server.kill()
     said = workers[0].stderr.splitlines()[-1]
     assert re.match(
@@ -199,13 +205,12 @@ def test_a_worker_that_others_wait_for_before_the_first_step_ends_them_with_one_
 
 @pytest.mark.parametrize("timeout_seconds", [None, 3])
 def test_a_worker_that_hangs_is_noticed_within_the_stated_time(run, tmp_path, timeout_seconds):
-    workers = run(tmp_path, timeout_seconds)
+    workers = run(tmp_path, slow_from=3, timeout_seconds=timeout_seconds)
     wait_for_step(workers[1], 3)
     os.kill(workers[1].pid, signal.SIGSTOP)
-    began = time.monotonic()
     try:
-        assert workers[0].wait(20) == 1
-        assert time.monotonic() - began < (timeout_seconds or 7) + 6
+        # On a quiet machine three seconds more, of which two go by in asking the other one.
+        assert workers[0].wait((timeout_seconds or 8) + 20) == 1
     finally:
         workers[1].kill()
     said = workers[0].stderr.splitlines()[-1]
@@ -219,9 +224,9 @@ def test_a_worker_that_comes_alone_waits_and_says_for_whom(start_workers, tmp_pa
         "MultiWorkerDataModelSplitStrategy(['CPU:0'], ['CPU:0'])\n"
     )
     first, second = start_workers(["-c", code], tmp_path, ({}, {"TF_CONFIG": "{"}))
-    assert second.wait(30) == 1 and "TF_CONFIG is not JSON" in second.stderr
-    end = time.monotonic() + 30
-    while " waits for worker 1 (127.0.0.1:" not in first.stderr:
-        assert time.monotonic() < end and first.poll() is None, first.stderr
-        time.sleep(0.05)
+    assert second.wait(60) == 1 and "TF_CONFIG is not JSON" in second.stderr
+    wait_until(
+        lambda: " waits for worker 1 (127.0.0.1:" in first.stderr or first.poll() is not None
+    )
+    assert first.poll() is None, first.stderr
     first.kill()

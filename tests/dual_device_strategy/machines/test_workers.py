@@ -119,7 +119,7 @@ def test_slurm_says_who_the_workers_are(start_workers, tmp_path):
     stand_in = tmp_path / "scontrol"
     stand_in.write_text("#!/bin/sh\necho 127.0.0.1\n")
     stand_in.chmod(0o755)
-    (base,) = free_ports(1)
+    base, _ = free_ports(2)
     step = {
         "SLURM_STEP_NUM_TASKS": "2",
         "SLURM_STEP_NODELIST": "127.0.0.1",
