@@ -9,7 +9,6 @@ Waveforms are float32 at `voice.sample_rate`. The same arguments give the same s
 chunks of `stream` equal what `speak` returns, up to rounding.
 """
 
-import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
@@ -23,6 +22,7 @@ from myxtts.features import make_log_mel
 from myxtts.model import sampling
 from myxtts.model.griffin_lim import griffin_lim
 from myxtts.reference import check_reference, pieces_of, read_reference
+from myxtts.speaking import ClonedVoice, SpeakingVoice
 from myxtts.text.sentences import split_text
 from myxtts.training.networks import Networks, load_networks
 from myxtts.training.run_directory import RunDirectory
@@ -33,17 +33,9 @@ VOCODERS = ("network", "griffin_lim")
 _FIRST_FRAMES, _EVERY = 16, 40
 
 
-@dataclasses.dataclass(frozen=True)
-class ClonedVoice:
-    """A cloned speaker: averages over all pieces of all references."""
-
-    latents: tf.Tensor  # [1, latents, width]
-    speaker: tf.Tensor  # [1, size], of length 1
-
-
-class Voice:
+class Voice(SpeakingVoice):
     """A trained voice; the module's docstring shows its use. `vocoder` is "network" or
-    "griffin_lim"."""
+    "griffin_lim", which needs all of a sentence: then a chunk of `stream` is one."""
 
     def __init__(self, networks: Networks, vocoder: str = "network"):
         if vocoder not in VOCODERS:
@@ -104,35 +96,7 @@ class Voice:
             speakers.append(found[1])
         return ClonedVoice(*averaged(tf.concat(latents, 0), tf.concat(speakers, 0)))
 
-    def speak(
-        self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
-    ) -> np.ndarray:
-        """The text as one waveform."""
-        return np.concatenate(list(self.spoken(text, language, cloned, speaking)))
-
-    def spoken(
-        self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
-    ) -> Iterator[np.ndarray]:
-        """The sentences of the text, and the pauses between them: together what `speak` returns."""
-        return self._chunks(
-            text, language=language, cloned=cloned, speaking=speaking, streamed=False
-        )
-
-    def stream(
-        self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
-    ) -> Iterator[np.ndarray]:
-        """The text in chunks, the first of them short. With Griffin-Lim, which needs all of a
-        sentence, a chunk is a sentence."""
-        return self._chunks(
-            text,
-            language=language,
-            cloned=cloned,
-            speaking=speaking,
-            streamed=self.vocoder == "network",
-        )
-
     def sentences(self, text: str, language: str) -> list[list[int]]:
-        """The tokens of the text, in pieces the model can say."""
         self.vocabulary.language_tag(language)
         pieces = split_text(
             text,
@@ -149,26 +113,17 @@ class Voice:
         for seconds, tokens in ((3.0, 12), (7.0, 31)):
             noise = 0.1 * chance.standard_normal(int(seconds * self.sample_rate))
             cloned = self.clone([noise.astype(np.float32)])
-            streamed = self.vocoder == "network"
-            next(self._spoken([3] * tokens, cloned, Speaking(), streamed))
+            next(self.sentence([3] * tokens, cloned, self.speaking, streamed=True))
             self.sound(np.zeros([1, 3 * tokens], np.int32), cloned.speaker, 0, 12 * tokens)
 
     def traced(self) -> list:
         """The functions that `warm_up` traces."""
         return [self._pieces_cloned, self._samples, *sampling.traced(self.networks.gpt)]
 
-    def _chunks(self, text, language, cloned, speaking, *, streamed):
-        speaking = speaking or Speaking()
-        pause = np.zeros(int(speaking.pause * self.sample_rate), np.float32)
-        sentences = self.sentences(text, language)
-        for number, ids in enumerate(sentences):
-            options = dataclasses.replace(speaking, seed=(speaking.seed + number) % 2**31)
-            yield from self._spoken(ids, cloned, options, streamed)
-            if number + 1 < len(sentences) and len(pause):
-                yield pause
-
-    def _spoken(self, ids, cloned, speaking, streamed) -> Iterator[np.ndarray]:
-        """One sentence. A chunk is made as soon as all the codes it depends on are there."""
+    def sentence(
+        self, ids: list[int], cloned: ClonedVoice, speaking: Speaking, *, streamed: bool = False
+    ) -> Iterator[np.ndarray]:
+        streamed = streamed and self.vocoder == "network"
         gpt, stride = self.networks.gpt, self.stride
         most = int(sampling.most_codes(gpt, len(ids)))
         ahead = self.networks.vocoder.context_frames if streamed else 0

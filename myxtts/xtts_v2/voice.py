@@ -21,7 +21,7 @@ from absl import logging
 from myxtts import UserError
 from myxtts.config import Speaking
 from myxtts.reference import check_reference, unreadable
-from myxtts.voice import ClonedVoice
+from myxtts.speaking import ClonedVoice, SpeakingVoice
 from myxtts.xtts_v2 import hifigan, mels, sampling
 from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.networks import Published
@@ -35,7 +35,7 @@ _HOPS_OF_A_CODE = 4 * 24000 / 22050
 _UNKNOWN = 10**6  # codes of a sentence that has not ended
 
 
-class PublishedVoice:
+class PublishedVoice(SpeakingVoice):
     """A published model that speaks; the module's docstring shows its use."""
 
     vocoder = "network"  # as it is called in our own runs
@@ -129,39 +129,7 @@ class PublishedVoice:
         # The mean of unit vectors is not normalised again, as published.
         return ClonedVoice(tf.add_n(latents) / len(latents), tf.add_n(vectors) / len(vectors))
 
-    def speak(
-        self,
-        text: str,
-        language: str,
-        cloned: ClonedVoice,
-        speaking: Speaking | None = None,
-        *,
-        speed: float = 1.0,
-    ) -> np.ndarray:
-        """The text as one waveform, `speed` times as fast."""
-        return np.concatenate(list(self.spoken(text, language, cloned, speaking, speed=speed)))
-
-    def spoken(
-        self,
-        text: str,
-        language: str,
-        cloned: ClonedVoice,
-        speaking: Speaking | None = None,
-        *,
-        speed: float = 1.0,
-    ) -> Iterator[np.ndarray]:
-        """The sentences of the text and the pauses between them; joined they are what `speak`
-        returns."""
-        return self._chunks(text, language, cloned, speaking, streamed=False, speed=speed)
-
-    def stream(
-        self, text: str, language: str, cloned: ClonedVoice, speaking: Speaking | None = None
-    ) -> Iterator[np.ndarray]:
-        """Yields the waveform in chunks, the first one after 8 codes."""
-        return self._chunks(text, language, cloned, speaking, streamed=True)
-
     def sentences(self, text: str, language: str) -> list[list[int]]:
-        """The tokens of the text, in pieces that the model can speak."""
         most = self.config.model_args.gpt_max_text_tokens - 1
         return self.tokens.pieces(text, language, most)
 
@@ -185,18 +153,6 @@ class PublishedVoice:
             self.networks.gpt, cloned.latents, text, first=first, every=every, **speaking.sampling()
         )
 
-    def _chunks(self, text, language, cloned, speaking, *, streamed, speed=1.0):
-        if not 0.05 <= speed <= 20:
-            raise UserError(f"speed must be between 0.05 and 20, got {speed}")
-        speaking = speaking or self.speaking
-        pause = np.zeros(int(speaking.pause * self.sample_rate), np.float32)
-        sentences = self.sentences(text, language)
-        for number, ids in enumerate(sentences):
-            options = dataclasses.replace(speaking, seed=(speaking.seed + number) % 2**31)
-            yield from self.sentence(ids, cloned, options, streamed=streamed, speed=speed)
-            if number + 1 < len(sentences) and len(pause):
-                yield pause
-
     def sentence(
         self,
         ids: list[int],
@@ -206,8 +162,10 @@ class PublishedVoice:
         streamed: bool = False,
         speed: float = 1.0,
     ) -> Iterator[np.ndarray]:
-        """Yields one sentence. A chunk is made as soon as all codes that it depends on are
-        there."""
+        """As `SpeakingVoice.sentence`, the first chunk after 8 codes; or `speed` times as fast,
+        which cannot be streamed."""
+        if not 0.05 <= speed <= 20:
+            raise UserError(f"speed must be between 0.05 and 20, got {speed}")
         most = self.networks.gpt.max_codes
         first, every = (_FIRST, _EVERY) if streamed else (most, most)
         held, yielded = [], 0

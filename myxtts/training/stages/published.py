@@ -19,6 +19,7 @@ from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.names import Names
 from myxtts.xtts_v2.networks import Published, read_published
 from myxtts.xtts_v2.sizes import CODE_RATE, CODE_SAMPLES
+from myxtts.xtts_v2.voice import PublishedVoice
 
 # Fitted: numbers that are alive on the data device at once (`tests/benchmarks/memory.py`).
 _MELS = 13.0  # by sample at 22,050 Hz, where only mels for the DVAE are made
@@ -129,8 +130,6 @@ class PublishedStage(Stage):
     def speak(self, exhibits, networks: Mapping, other: Sequence[str] = ()) -> None:
         """Shows the texts as these networks say them, with those of the `other` stages where the
         run has trained them."""
-        from myxtts.xtts_v2.voice import PublishedVoice  # which needs all stages
-
         if self._voice is None:
             networks = dict(networks)
             for stage in other:
