@@ -6,6 +6,10 @@ DIR is --out of `xtts_v2_fine_tuning.py`. Its base model says short sentences in
 it is and after fine-tuning on that voice with each option of the stop, a minute each by default. A
 sentence goes on where it lasts 0.3 s longer than any recording of
 it in the corpus, silence at its end left out, or where no stop was drawn at all.
+
+`--sentences=200 --draws=1` takes some 8 minutes on two quiet cores (an estimate: 600 steps of
+fine-tuning, and 0.07 s of processor time for each of 1,200 sentences). A share of 2 % then has a
+standard error of 1 %; a difference of 1 % between options needs `--draws=5`, 7 minutes more.
 """
 
 import dataclasses
