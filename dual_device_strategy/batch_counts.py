@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from dual_device_strategy import compat
@@ -137,6 +138,17 @@ class BatchCounts:
                 if time.monotonic() > deadline:
                     return
             time.sleep(0.001)
+
+
+def period(times: np.ndarray, turns: int) -> float | None:
+    """The median time between arrivals in ms; None if there are too few.
+
+    `times` are in seconds; `turns` batches may arrive at once.  The median, because a loop may
+    stop for a while to evaluate or to save.
+    """
+    if len(times) <= 2 * turns:
+        return None
+    return 1e3 * float(np.median(times[turns:] - times[:-turns])) / turns
 
 
 def call_on_host(device: str, function: Callable) -> None:

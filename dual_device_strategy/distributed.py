@@ -193,7 +193,8 @@ class StagedDataset(compat.DistributedDataset):
         if auto and not on_host and not given:
             target = workers.compute_devices_for_worker(0)[0]
             size = bytes_of(component_specs(spec))
-            self._tuning = SlotTuning(self._counts, extended.data_devices, [target], size)
+            trial = extended.copy_trial(host.element_spec)
+            self._tuning = SlotTuning(self._counts, extended.data_devices, [target], size, trial)
         self._staging = Staging(
             host_spec=host.element_spec,
             front_end=front_end,
@@ -220,7 +221,7 @@ class StagedDataset(compat.DistributedDataset):
     def __iter__(self):
         # Inside a tf.function the slots are what they are when it is traced.
         if self._tuning and tf.executing_eagerly():
-            self._staging.ready_slots = self._tuning.choose() - 2
+            self._tuning.set_slots_of(self._staging)
         counted = self._counts if tf.executing_eagerly() else None
         before = counted and counted.now()  # a warm start fills slots while the iterator is made
         staging, (host,) = self._staging, self._cloned_datasets

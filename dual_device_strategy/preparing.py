@@ -41,7 +41,8 @@ class Preparing:
       reader: the device that reads the batches of a data device that is the host itself.
       slots: how many batches may wait on each data device.
       copies_ahead: whether batches are copied from the host ahead of the front end, two at once;
-        they count beside `slots`, and no `times` can be noted.
+        they count beside `slots`, and no `times` are noted.  The attribute may be set between two
+        iterators.
       places: how many batches a checkpoint may have to keep.
       cut: what comes after the front end in the same function.
       captured_by: what says what the front end on a data device uses in the place of a tensor
@@ -115,33 +116,49 @@ class Preparing:
                 times.note_made(made)
             return made
 
-        self._copies = []
-        if copies_ahead:
-            self._copies = [
-                HostCopies(host_spec, self.get_next, host, each, times)
-                for each, times in itertools.zip_longest(devices, copy_times)
-            ]
-        for place, device in enumerate(devices if hops else []):
-            source, get_batch = (device, get_next) if copies_ahead else (host, self.get_next)
-            its_lanes, its_times = (each[place] if each else None for each in (lanes, times))
-            self._hops.append(
-                Hop(
-                    host_spec,
-                    source,
-                    device,
-                    scope=scope_name(PREPARING, specs),
-                    slots=slots,
-                    transform=transform if front_end or cut else None,
-                    element_spec=(NAME,) * its_lanes.takers if lanes else made_spec,
-                    get_next=its_times.noting_asked(get_batch) if times else get_batch,
-                    failed=counts.note_end if warm_up else None,
-                    warm_up=warm_up,
-                    captured=captured_by(device) if front_end else None,
-                    begin=self._begin if self._state else None,
-                    finish=functools.partial(finish, its_lanes, its_times),
-                    notes=shelves + (1 if lanes else 0),
+        def made_hops(copies: Sequence[HostCopies]) -> list[Hop]:
+            found = []
+            for place, device in enumerate(devices if hops else []):
+                source, get_batch = (device, get_next) if copies else (host, self.get_next)
+                its_lanes = lanes[place] if lanes else None
+                its_times = times[place] if times and not copies else None
+                found.append(
+                    Hop(
+                        host_spec,
+                        source,
+                        device,
+                        scope=scope_name(PREPARING, specs),
+                        slots=slots,
+                        transform=transform if front_end or cut else None,
+                        element_spec=(NAME,) * its_lanes.takers if lanes else made_spec,
+                        get_next=its_times.noting_asked(get_batch) if its_times else get_batch,
+                        failed=counts.note_end if warm_up else None,
+                        warm_up=warm_up,
+                        captured=captured_by(device) if front_end else None,
+                        begin=self._begin if self._state else None,
+                        finish=functools.partial(finish, its_lanes, its_times),
+                        notes=shelves + (1 if lanes else 0),
+                    )
                 )
-            )
+            return found
+
+        def made_copies() -> list[HostCopies]:
+            return [
+                HostCopies(host_spec, self.get_next, host, each, its_times)
+                for each, its_times in itertools.zip_longest(devices, copy_times)
+            ]
+
+        self._made_copies, self._made_hops = made_copies, made_hops
+        self._ways = {}  # whether copies are ahead -> those copies, and the hops; traced when used
+        self.copies_ahead = copies_ahead
+        self._hops = self._way()[1]
+
+    def _way(self) -> tuple[list[HostCopies], list[Hop]]:
+        """The copies ahead of the front end, if there are any now, and the hops."""
+        if self.copies_ahead not in self._ways:
+            copies = self._made_copies() if self.copies_ahead else []
+            self._ways[self.copies_ahead] = copies, self._made_hops(copies)
+        return self._ways[self.copies_ahead]
 
     @property
     def makes(self) -> bool:
@@ -165,11 +182,11 @@ class Preparing:
             hosts = [record.followed(hosts[0], *notes)]
         if not self._hops:
             return list(hosts)
-        iterators = []
-        for place, (hop, host) in enumerate(zip(self._hops, hosts, strict=True)):
+        iterators, (copies, hops) = [], self._way()
+        for place, (hop, host) in enumerate(zip(hops, hosts, strict=True)):
             hop.warm_up = warm_up
-            if self._copies:
-                host = self._copies[place].iterator_over(host)
+            if copies:
+                host = copies[place].iterator_over(host)
             new_lanes = [self._lanes[place].new()] if self._lanes else []
             iterators.append(hop.iterator_over(host, *notes, *new_lanes))
         return iterators

@@ -23,8 +23,10 @@ takes each batch when it arrives, so nearly no batch is held up by full slots, a
 stay empty.  The first number is right for such a loop, and for one whose front end is the slower
 part.
 
-No slots are for copies ahead of the front end (`host_copies.py`): such copies do not wait for the
-batch before, and would not show when it was prepared.
+In these epochs no slots are for copies ahead of the front end (`host_copies.py`): such copies do
+not wait for the batch before, and would not show when it was prepared.  Where the data device is
+what limits, an epoch with such slots shows whether they pay (`copy_trial.py`); if so they stay, and
+nothing more is measured.
 """
 
 import statistics
@@ -34,7 +36,9 @@ import numpy as np
 from absl import logging
 
 from dual_device_strategy import compat
-from dual_device_strategy.batch_counts import BatchCounts
+from dual_device_strategy.batch_counts import BatchCounts, period
+from dual_device_strategy.copies import AT_ONCE
+from dual_device_strategy.copy_trial import SLOTS, CopyTrial
 from dual_device_strategy.devices import free_memory
 from dual_device_strategy.preparing_times import PreparingTimes
 from dual_device_strategy.whatif.pipeline import PartTimes, predict
@@ -47,6 +51,7 @@ TOLERANCE = 0.015
 # Share of the free memory that slots may take: allocators need room to move.
 USABLE = 0.9
 LEAST_SAMPLES = 20
+BEGINNING = 6  # batches that are prepared before the first step, or while it is traced
 # What waited for less than that, in ms, did not wait; a machine that is busy needs up to LATE to
 # go on.
 NOTICED, LATE = 0.5, 1.0
@@ -65,23 +70,44 @@ class SlotTuning:
         data_devices: Sequence[str],
         model_devices: Sequence[str],
         batch_bytes: int | None,
+        trial: CopyTrial | None = None,
     ):
-        """`batch_bytes` is the largest part of a batch that any model device gets."""
+        """`batch_bytes` is the largest part of a batch that any model device gets.
+
+        `trial` is of copies from the host ahead of the front end; None if there can be none.
+        """
         self._counts, self._devices = counts, tuple(model_devices)
         host = compat.host_of(data_devices[0])
         self.preparing = [PreparingTimes(host) for _ in data_devices]
         self._on_cpus = all("device:CPU" in device for device in data_devices)
         self.batch_bytes = batch_bytes
         self.slots = FIRST
+        self._trial = trial or CopyTrial(data_devices, None, allowed=False)
         self._before = None
+        self._host_seconds_before = 0.0
+
+    def set_slots_of(self, staging) -> None:
+        """Chooses the slots of the epoch that begins now."""
+        slots = self.choose()
+        copying = AT_ONCE if self._trial.copying else 0
+        staging.change_slots(slots - 2 - copying, copying)
 
     def choose(self) -> int:
         """The slots of the epoch that begins now, from the times of the one before."""
         chosen = FIRST
-        if self._before is not None:
+        if self._trial.copying:
+            self._trial.judge(self._batch_ms())
+        elif self._before is not None:
             batches = int(self._counts.arrived) - self._before
-            chosen = choose(*self._times(), batches) or self.slots
+            times = self._times()
+            chosen = choose(*times, batches) or self.slots
+            seldom_full = times[2] < HELD_UP
+            if self.slots == chosen == FIRST and seldom_full:
+                self._trial.consider(self._busy_ms(times[0], batches), self._batch_ms())
+        # Of SLOTS with copies ahead, the model device has as many as of FIRST.
         fitting = self._fitting()
+        if self._trial.copying:
+            chosen = fitting = SLOTS
         if fitting < chosen:
             logging.info("slots: %d would be better, the memory allows %d", chosen, fitting)
         chosen = min(chosen, fitting)
@@ -90,14 +116,33 @@ class SlotTuning:
         self.slots = chosen
         self._before = int(self._counts.arrived)
         self._asked_before = [times.now() for times in self.preparing]
+        self._host_seconds_before = float(self._counts.host_seconds)
         return chosen
 
-    def _times(self):
-        """What `stage_times` finds; devices that prepared nothing are left out."""
+    def _batch_ms(self) -> float | None:
+        """The time from batch to batch of the epoch that is over; None if it was too short."""
+        arrived = self._arrived()[BEGINNING:]
+        return period(arrived, 2 * len(self.preparing)) if len(arrived) >= LEAST_SAMPLES else None
+
+    def _busy_ms(self, prepared: np.ndarray, batches: int) -> float | None:
+        """How long the data devices copied and computed for a batch, the host's part left out."""
+        if not len(prepared):
+            return None
+        waited = float(self._counts.host_seconds) - self._host_seconds_before
+        return float(prepared.mean()) - 1e3 * waited / batches / len(self.preparing)
+
+    def _arrived(self) -> np.ndarray:
+        """When the latest batches of the epoch arrived, in seconds."""
         size = self._counts.times.shape[0]
         count = int(self._counts.arrived) - self._before
         batches = np.arange(max(0, count - size + MOST + 1), count)
-        arrived = self._counts.times.numpy()[(self._before + batches) % size]
+        return self._counts.times.numpy()[(self._before + batches) % size]
+
+    def _times(self):
+        """What `stage_times` finds; devices that prepared nothing are left out."""
+        arrived = self._arrived()
+        count = int(self._counts.arrived) - self._before
+        batches = np.arange(count - len(arrived), count)
         used = [
             (times, before)
             for times, before in zip(self.preparing, self._asked_before, strict=True)

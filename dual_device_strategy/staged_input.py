@@ -8,7 +8,11 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from dual_device_strategy.copies import copying_slots
+from dual_device_strategy.copy_trial import CopyTrial
 from dual_device_strategy.data_service import DataService
+from dual_device_strategy.hop import component_specs
+from dual_device_strategy.host_copies import copied_ahead
+from dual_device_strategy.out_of_memory import bytes_of
 from dual_device_strategy.running_input import RunningInput
 from dual_device_strategy.slot_tuning import FIRST
 
@@ -114,12 +118,21 @@ class StagedInput:
     def copying_slots(self, options) -> int:
         """How many of the latter are for batches on their way from the host, if these are large.
 
-        With "auto" there are none: it needs to see how long a copy from the host waits.  Nor are
-        there any if a data device trains, too: its steps hold up what is copied to it.
+        With "auto" there are none at first.  There are none if a data device trains, too: its steps
+        hold up what is copied to it.
         """
         given = options is not None and options.experimental_per_replica_buffer_size != 1
-        trains = set(self.data_devices) & set(self.worker_devices)
-        return 0 if given or trains or self.slots == "auto" else copying_slots(self.slots)
+        none = given or self._data_device_trains or self.slots == "auto"
+        return 0 if none else copying_slots(self.slots)
+
+    def copy_trial(self, host_spec) -> CopyTrial:
+        """For `slots="auto"`, of a dataset whose host makes batches of that spec."""
+        allowed = not self._data_device_trains and copied_ahead(host_spec, self.data_device)
+        return CopyTrial(self.data_devices, bytes_of(component_specs(host_spec)), allowed)
+
+    @property
+    def _data_device_trains(self) -> bool:
+        return bool(set(self.data_devices) & set(self.worker_devices))
 
 
 @contextlib.contextmanager

@@ -58,8 +58,8 @@ class Staging:
 
         `slots` are the numbers of batches that may wait on the first and the second of `devices`.
         `copying` of the latter are for batches on their way from the host, if these are large.
-        With `times`, one for the data device, `ready_slots` may be set anew between two iterators;
-        then none is: `times` tell when a copy that waits for the front end is done.
+        With `times`, one for the data device, `change_slots` may be called between two iterators,
+        and at first none is for those.
         `copy_times`, one for the data device, notes how `copying` ones are copied.
         `host_options` are the user's; a dataset inside a tf.function no longer has them.
         `captured` is passed to the hop to the data device.
@@ -125,6 +125,11 @@ class Staging:
                 **one,
                 **ready,
             )
+
+    def change_slots(self, ready: int, copying: int) -> None:
+        """For iterators from now on; `ready` is without those that are `copying`."""
+        self.ready_slots, self.copying = ready, copying
+        self._preparing.copies_ahead = copying > 0
 
     def iterator_over(
         self,

@@ -55,8 +55,8 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
     one PREPARING, `slots - 4` READY, one TRAINING.  Otherwise the copy from the host waits for the
     front end of the batch before.  It pays where that copy takes a good part of a step; loops with
     nearly empty steps become slower.  There are no COPYING slots for batches of a known size below
-    1 MB, for ragged and sparse ones, for a data device that is a CPU, with `slots="auto"`, and for
-    a dataset with its own number of READY slots.
+    1 MB, for ragged and sparse ones, for a data device that is a CPU, and for a dataset with its
+    own number of READY slots.  With `slots="auto"` they are tried for an epoch.
 
     These options are set on a dataset, unless the user's own `tf.data.Options` set them:
 
@@ -88,8 +88,9 @@ class DataModelSplitStrategy(tf.distribute.OneDeviceStrategy):
       slots: the most batches that may exist beyond the host, at least 2.  "auto" begins with 4 and
         chooses anew whenever a dataset is iterated again, never inside an epoch: the smallest
         number up to 8 that hides the jitter measured in the epoch before and fits into the model
-        device's free memory.  If the loop over an epoch is inside a tf.function, the number stays
-        as it was when that function was traced.
+        device's free memory.  Where the data device is the slowest part, it tries six with COPYING
+        slots for an epoch, and keeps them if they are faster.  If the loop over an epoch is inside
+        a tf.function, the number stays as it was when that function was traced.
       warm_up: fill the READY slots before the first batch is handed out.
       data_service: runs the host's part of every dataset; None runs it on this host.
     """

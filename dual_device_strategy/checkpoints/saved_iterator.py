@@ -41,7 +41,7 @@ class Place:
         record: IteratorRecord,
     ):
         self._staging, self._host, self._front_end = staging, host, front_end
-        self._recorder, self._ready_slots = staging.recorder, staging.ready_slots
+        self._recorder, self._slots = staging.recorder, (staging.ready_slots, staging.copying)
         self._before = 0  # batches consumed before the newest restore
         self._iterator = iterator
         self._record = record  # the last to go, after all that draws from it
@@ -103,7 +103,7 @@ class Place:
         self._drain()
         state = IteratorState(HostState(saved[_HOST], in_flight, next_epoch=following), values)
         self._record = IteratorRecord(self._recorder, state)
-        self._staging.ready_slots = self._ready_slots
+        self._staging.change_slots(*self._slots)
         self._staging.iterator_over(self._host, self._record, again=self._iterator)
         self._before = position["consumed"]
 

@@ -56,7 +56,11 @@ class ReplicaDataset(compat.DistributedDataset):
             size = bytes_of(component_specs(spec))
             piece = size and int(size * extended.largest_share)
             self._slot_tuning = SlotTuning(
-                self._counts, extended.data_devices, extended.worker_devices, piece
+                self._counts,
+                extended.data_devices,
+                extended.worker_devices,
+                piece,
+                None if extended.shares == AUTO else extended.copy_trial(host.element_spec),
             )
         self._tuning, self._stagings = None, {}
         if extended.shares == AUTO:
@@ -121,7 +125,7 @@ class ReplicaDataset(compat.DistributedDataset):
             fills_first = fills_first or not self._tuning.settled
             self._staging.warm_up = fills_first
         if self._slot_tuning and counted:
-            self._staging.ready_slots = self._slot_tuning.choose() - 2
+            self._slot_tuning.set_slots_of(self._staging)
         before = counted and counted.now()
         staging, (host,) = self._staging, self._cloned_datasets
         record = None

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from dual_device_strategy.batch_counts import BatchCounts
+from dual_device_strategy.batch_counts import BatchCounts, period
 from dual_device_strategy.devices import short_name
 from dual_device_strategy.replicas.front_end_alone import FrontEndAlone
 from dual_device_strategy.replicas.plans import (
@@ -232,14 +232,3 @@ class ShareTuning:
         )
         preparing = ", ".join(map(short_name, self._roles.preparing))
         return f"rows {rows}, prepared by {'each itself' if plan.all_prepare else preparing}"
-
-
-def period(times: np.ndarray, turns: int) -> float | None:
-    """The median time between arrivals in ms; None if there are too few.
-
-    `times` are in seconds; `turns` batches may arrive at once.  The median, because a loop may
-    stop for a while to evaluate or to save.
-    """
-    if len(times) <= 2 * turns:
-        return None
-    return 1e3 * float(np.median(times[turns:] - times[:-turns])) / turns

@@ -64,7 +64,7 @@ class ReplicaStaging:
 
         `copying` of the slots are for batches on their way to each data device, as in `Staging`.
         `captured_by(data_device)` returns a function that replaces a captured tensor in the front
-        end on that device.  With `times`, one for each data device, `ready_slots` may be set anew
+        end on that device.  With `times`, one for each data device, `change_slots` may be called
         between two iterators.  `noted` wraps the function that gets the host's batches.  With
         `at_targets` the data device is the host, and each replica's device prepares its piece with
         its own function; `front_end_spec` is then the type of the host's batches.
@@ -83,7 +83,7 @@ class ReplicaStaging:
         self._lanes = [
             Lanes(pieces, device, AT_ONCE + prepared_slots, len(targets)) for device in data_devices
         ]
-        others = len(data_devices) - 1
+        others = len(data_devices) - 1  # of their slots for copies, `slots` counts one device's
         self._preparing = Preparing(
             host_spec,
             front_end,
@@ -93,7 +93,7 @@ class ReplicaStaging:
             reader=targets[0],
             slots=prepared_slots,
             copies_ahead=self.copying > 0,
-            places=places_for(slots, bool(times), len(data_devices)) + others * self.copying,
+            places=places_for(slots, bool(times), len(data_devices)) + others * AT_ONCE,
             lanes=self._lanes,
             cut=cut_up,
             counts=counts,
@@ -136,6 +136,11 @@ class ReplicaStaging:
 
     def _traced_tag(self, device):
         return trace(lambda *names: [tf.identity(device), *names], *self._names)
+
+    def change_slots(self, ready: int, copying: int) -> None:
+        """For iterators from now on; `ready` is without those that are `copying`."""
+        self.ready_slots, self.copying = ready, copying
+        self._preparing.copies_ahead = copying > 0
 
     @property
     def warm_up(self) -> bool:
