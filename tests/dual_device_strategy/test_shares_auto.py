@@ -209,7 +209,7 @@ def test_a_step_is_shorter_than_without_shares():
         return emulation.timed(x, ms * x.shape[0] / rows)
 
     dataset = row.batch(rows, drop_remainder=True)
-    dataset = dataset.apply(on_data_device(lambda x: of_rows(x, 10)))
+    dataset = dataset.apply(on_data_device(lambda x: of_rows(x, 40)))
 
     def epochs(strategy):
         """A function that runs an epoch and returns the milliseconds of a step."""
@@ -217,7 +217,7 @@ def test_a_step_is_shorter_than_without_shares():
         @tf.function
         def step(batch):
             def of_replica(x):
-                total = tf.reduce_sum(of_rows(x, 60))
+                total = tf.reduce_sum(of_rows(x, 240))
                 return tf.distribute.get_replica_context().all_reduce("SUM", total)
 
             return strategy.reduce("SUM", strategy.run(of_replica, (batch,)), axis=None)
@@ -238,4 +238,4 @@ def test_a_step_is_shorter_than_without_shares():
     while not shared.share_choice.settled:
         auto()
     split()
-    assert auto() < 0.85 * split()  # 35 ms against 60, and what each costs besides
+    assert auto() < 0.85 * split()  # 140 ms against 240, and what each costs besides

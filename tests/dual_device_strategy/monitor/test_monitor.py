@@ -82,7 +82,7 @@ def test_a_loop_that_is_left_may_go_on_with_its_iterator():
         iterator = iter(strategy.experimental_distribute_dataset(made(30)))
         for _ in range(2):
             for count, batch in enumerate(watched.batches(iterator)):
-                emulation.timed(batch, ms=5)[0].numpy()
+                emulation.timed(batch, ms=20)[0].numpy()
                 if count == 9:
                     break
         with watched.call(iterator):

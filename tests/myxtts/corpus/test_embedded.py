@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import time
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from myxtts.corpus import embedded
 from myxtts.corpus.embedded import EmbeddedConfig, EmbeddedVoice, make
 from myxtts.corpus.manifest import Corpus
 from myxtts.text.normalise import normalise
+from tests.waiting import at_rest, wait_until
 
 
 def hashes(directory):
@@ -98,12 +98,10 @@ def test_killed_in_the_middle_it_goes_on(processes, tmp_path):
     command = ["-m", "myxtts.corpus", "--embedded_minutes=30", "--workers=2"]
     process = processes.start([*command, f"--embedded_dir={tmp_path}/made"])
     wavs = tmp_path / "made" / "wavs"
-    deadline = time.monotonic() + 60
-    while (not wavs.exists() or len(os.listdir(wavs)) < 40) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: wavs.exists() and len(os.listdir(wavs)) >= 40)
     process.kill()
     process.wait()
-    time.sleep(0.3)
+    at_rest(lambda: sorted(os.listdir(wavs)), turns=50)  # its workers end by themselves
     before = {p.name: p.stat().st_mtime_ns for p in wavs.glob("*.wav")}
     assert before
     settings = EmbeddedConfig(minutes=0.8)
