@@ -1,7 +1,9 @@
 """`on_data_device`: the part of a tf.data pipeline that runs on the data device."""
 
+import contextlib
 import dataclasses
 import re
+import threading
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
@@ -12,6 +14,7 @@ _NAME = "on_data_device"
 # Where on_data_device() was applied in this process. Only then may one be hidden in a dataset that
 # came through a function, and looking for it takes half a minute for a gigabyte of tensors.
 _applied = {"eagerly": False, "in a function": False}
+_thread = threading.local()
 
 
 def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
@@ -45,7 +48,8 @@ def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]
     """
 
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
-        mapped = dataset.map(fn, name=_NAME)
+        with _tracing():
+            mapped = dataset.map(fn, name=_NAME)
         mapped.runs_on_data_device = True
         _applied["eagerly" if tf.executing_eagerly() else "in a function"] = True
         graph = tf.compat.v1.get_default_graph()
@@ -55,6 +59,20 @@ def on_data_device(fn: Callable) -> Callable[[tf.data.Dataset], tf.data.Dataset]
         return mapped
 
     return apply
+
+
+@contextlib.contextmanager
+def _tracing():
+    before, _thread.traces = is_being_traced(), True
+    try:
+        yield
+    finally:
+        _thread.traces = before
+
+
+def is_being_traced() -> bool:
+    """Whether this thread traces a front end."""
+    return getattr(_thread, "traces", False)
 
 
 # The operations allowed after on_data_device(), besides maps, and how the host does them before it.

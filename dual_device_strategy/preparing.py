@@ -90,24 +90,41 @@ class Preparing:
             counts=counts,
             options=host_options,
         )
-        self._lanes, self._hops, self._state = lanes, [], None
+        self._lanes, self._states = lanes, []
+        self._restored: list[tf.Tensor] = []  # the shelves of the newest iterator, if it was
         self.get_next = noted(self.host.get_next) if noted else self.host.get_next
         can_be_kept = hops and saves_front_end and isinstance(front_end, FrontEnd)
-        if can_be_kept and front_end.written:
-            self._state = FrontEndState(front_end.written, devices[0], places)
-            front_end = self._state.recorded(front_end)
+        written = front_end.written if can_be_kept else []
+        of_each = []
+        for device in devices:
+            captured = captured_by(device)
+            of_each.append([captured(each) for each in written] if captured else written)
+        # One that all devices write to has no value as of a batch.
+        shared = len(devices) > 1 and any(
+            len({id(handle) for handle in handles}) < len(devices)
+            for handles in zip(*of_each, strict=True)
+        )
+        if written and not shared:
+            self._states = [
+                FrontEndState(handles, device, places)
+                for handles, device in zip(of_each, devices, strict=True)
+            ]
         self.recorder = IteratorRecorder(
             self.host.made_spec,
             host,
             places=places,
             options=host_options,
-            front_end=self._state,
-            takes_turns=len(devices) > 1,
+            front_ends=self._states,
+            turns=len(devices),
+            writes_are_shared=shared,
         )
-        shelves = 1 if self._state else 0  # a note of the iterator, before that of its lanes
+        shelves = 1 if self._states else 0  # a note of the iterator, before that of its lanes
 
-        def transform(flat, *notes):
-            made = front_end(flat, *notes[:shelves]) if front_end else flat
+        def transform(state, flat, *notes):
+            made = flat
+            if front_end:
+                recorded = state.recorded(front_end) if state else front_end
+                made = recorded(flat, *notes[:shelves])
             return cut(made) if cut else made
 
         def finish(lanes, times, flat, *notes):
@@ -120,7 +137,7 @@ class Preparing:
             found = []
             for place, device in enumerate(devices if hops else []):
                 source, get_batch = (device, get_next) if copies else (host, self.get_next)
-                its_lanes = lanes[place] if lanes else None
+                its_lanes, state = (each[place] if each else None for each in (lanes, self._states))
                 its_times = times[place] if times and not copies else None
                 found.append(
                     Hop(
@@ -129,13 +146,13 @@ class Preparing:
                         device,
                         scope=scope_name(PREPARING, specs),
                         slots=slots,
-                        transform=transform if front_end or cut else None,
+                        transform=functools.partial(transform, state) if front_end or cut else None,
                         element_spec=(NAME,) * its_lanes.takers if lanes else made_spec,
                         get_next=its_times.noting_asked(get_batch) if its_times else get_batch,
                         failed=counts.note_end if warm_up else None,
                         warm_up=warm_up,
                         captured=captured_by(device) if front_end else None,
-                        begin=self._begin if self._state else None,
+                        begin=functools.partial(_begin, state) if state else None,
                         finish=functools.partial(finish, its_lanes, its_times),
                         notes=shelves + (1 if lanes else 0),
                     )
@@ -165,21 +182,21 @@ class Preparing:
         """Whether its iterators are its own, and not the host's."""
         return bool(self._hops)
 
-    def _begin(self, shelf, *others):
-        self._state.begin(shelf)
-
     def iterators_over(
         self, hosts: Sequence[tf.data.Iterator], record: IteratorRecord | None, warm_up: bool
     ) -> list[tf.data.Iterator]:
         """An iterator on each data device, from iterators over what `host.of` returned.
 
-        `record` is told what a checkpoint of the iterator needs; then there is one data device.
+        `record` is told what a checkpoint of the iterator needs.  With several data devices it
+        stands before `hosts` already.
         """
-        notes = []
-        if self._state:
-            notes = [self._state.new_shelf(record.given_values() if record else None)]
-        if record:
-            hosts = [record.followed(hosts[0], *notes)]
+        if tf.executing_eagerly():
+            for state, shelf in zip(self._states, self._restored, strict=False):
+                state.begin_if_not_begun(shelf)
+        shelves = record.new_shelves() if record else [s.new_shelf(None) for s in self._states]
+        self._restored = shelves if record and record.is_restored else []
+        if record and len(hosts) == 1:
+            hosts = [record.followed(hosts[0])]
         if not self._hops:
             return list(hosts)
         iterators, (copies, hops) = [], self._way()
@@ -188,5 +205,9 @@ class Preparing:
             if copies:
                 host = copies[place].iterator_over(host)
             new_lanes = [self._lanes[place].new()] if self._lanes else []
-            iterators.append(hop.iterator_over(host, *notes, *new_lanes))
+            iterators.append(hop.iterator_over(host, *shelves[place : place + 1], *new_lanes))
         return iterators
+
+
+def _begin(state: FrontEndState, shelf, *others):
+    state.begin(shelf)

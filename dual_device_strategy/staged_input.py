@@ -10,6 +10,7 @@ import tensorflow as tf
 from dual_device_strategy.copies import copying_slots
 from dual_device_strategy.copy_trial import CopyTrial
 from dual_device_strategy.data_service import DataService
+from dual_device_strategy.front_end import is_being_traced
 from dual_device_strategy.hop import component_specs
 from dual_device_strategy.host_copies import copied_ahead
 from dual_device_strategy.out_of_memory import bytes_of
@@ -83,7 +84,14 @@ class StagedInput:
         return variable
 
     def _update(self, var, fn, args, kwargs, group):
-        if isinstance(var, tf.distribute.DistributedValues) or len(self.worker_devices) == 1:
+        copied = isinstance(var, tf.distribute.DistributedValues)
+        alone = len(self.worker_devices) > 1 and not copied
+        if is_being_traced() and self._copied:
+            first = getattr(var, "values", (var,))[0]
+            if any(first.handle is handles[0] for handles in self._copied):
+                # A front end writes to the copy on its own device only; see `captured_by`.
+                var, alone = first, True
+        if not alone:
             return super()._update(var, fn, args, kwargs, group)
         # A variable of one data device, such as the state of a generator, has no copies.
         with tf.device(var.device):

@@ -66,6 +66,11 @@ class FrontEndState:
 
         tf.cond(begun < 0, set_all, lambda: False)
 
+    def begin_if_not_begun(self, shelf) -> None:
+        """For an iterator that had no batch left for this device: what follows begins there."""
+        with tf.device(self._device):
+            self.begin(shelf)
+
     def recorded(self, front_end):
         """`front_end`, which keeps the values on the shelf that it is given before it begins."""
 

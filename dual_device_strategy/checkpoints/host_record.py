@@ -35,6 +35,7 @@ class HostState:
     in_flight: list[list[tf.Tensor]]  # batches that it had handed out, flat, the oldest first
     first: int | None = None  # index of the first of them; if there is none, of the next batch
     next_epoch: tf.Tensor | None = None  # the state of the next iterator, if needed
+    failed: int = 0  # how many attempts to take a batch have failed
 
 
 @dataclasses.dataclass
@@ -196,7 +197,8 @@ class HostRecord:
             number, index, batch = places[at : at + len(_KEPT)]
             if int(number) >= 0:
                 kept[int(number)] = int(index), batch
-        result = HostState(state, [], first=int(places[1]) + 1)
+        batches = int(places[1]) + 1
+        result = HostState(state, [], first=batches, failed=int(asked) - batches)
         for number in range(consumed, int(asked)):
             if number not in kept:
                 raise ValueError(

@@ -93,11 +93,10 @@ def difference(saved: list[str], present: list[str]) -> str | None:
     return None
 
 
-def refuse_hidden_state(front_end: FrontEnd | None, policy, takes_turns: bool) -> None:
+def refuse_hidden_state(front_end: FrontEnd | None, policy, writes_are_shared: bool) -> None:
     """Refuses a front end whose state is not saved, unless the policy allows it.
 
-    State outside of variables never is; variables are not where several data devices, each with a
-    copy of its own, take the batches in turns.
+    State outside of variables never is; variables are not if several data devices write to them.
     """
     if front_end is None or policy != tf.data.experimental.ExternalStatePolicy.FAIL:
         return
@@ -111,11 +110,11 @@ def refuse_hidden_state(front_end: FrontEnd | None, policy, takes_turns: bool) -
                     "restore may differ, set experimental_external_state_policy of the dataset's "
                     "tf.data.Options to IGNORE or WARN"
                 )
-    if takes_turns and front_end.written:
+    if writes_are_shared:
         raise ValueError(
             "the iterator cannot be saved: the function of on_data_device() writes to a variable "
-            "(perhaps the state of a tf.random.Generator), of which each of several data devices "
-            "has a copy that only its own batches change; name only one data device, use stateless "
-            "ops, or, if the numbers after a restore may differ, set "
-            "experimental_external_state_policy of the dataset's tf.data.Options to IGNORE or WARN"
+            "(perhaps the state of a tf.random.Generator) that several data devices share; make it "
+            "in data_scope(), where each has a copy of its own, or, if the numbers after a restore "
+            "may differ, set experimental_external_state_policy of the dataset's tf.data.Options "
+            "to IGNORE or WARN"
         )

@@ -48,7 +48,7 @@ class Place:
 
     def _pipeline(self) -> list[str]:
         recorder = self._recorder
-        pipelines.refuse_hidden_state(self._front_end, recorder.policy, recorder.takes_turns)
+        pipelines.refuse_hidden_state(self._front_end, recorder.policy, recorder.writes_are_shared)
         return pipelines.described(self._host, self._front_end)
 
     def snapshot(self, consumed: int) -> dict[str, tf.Tensor]:
@@ -72,6 +72,7 @@ class Place:
             "consumed": self._before + consumed,
             "in_flight": len(state.host.in_flight),
             "has_ended": following is not None,
+            "turn": state.turn,
         }
         with tf.device("CPU:0"):
             return {
@@ -79,7 +80,7 @@ class Place:
                 _HOST: state.host.iterator,
                 _NEXT: state.host.iterator[:0] if following is None else following,
                 _IN_FLIGHT: _written([t for flat in state.host.in_flight for t in flat]),
-                _FRONT_END: _written(state.front_end),
+                _FRONT_END: _written([value for each in state.front_ends for value in each]),
             }
 
     def restore(self, saved: dict[str, tf.Tensor]) -> None:
@@ -96,16 +97,28 @@ class Place:
         with tf.device("CPU:0"):
             flat = _read(saved[_IN_FLIGHT], types * count)
             in_flight = [flat[at : at + len(types)] for at in range(0, len(flat), len(types))]
-            front_end = self._recorder.front_end
-            values = _read(saved[_FRONT_END], front_end.dtypes if front_end else [])
+            values = self._front_ends_of(saved[_FRONT_END])
         following = saved[_NEXT] if position["has_ended"] else None
         self._record.stop()
         self._drain()
-        state = IteratorState(HostState(saved[_HOST], in_flight, next_epoch=following), values)
+        host = HostState(saved[_HOST], in_flight, next_epoch=following)
+        state = IteratorState(host, values, turn=position.get("turn", 0) % self._recorder.turns)
         self._record = IteratorRecord(self._recorder, state)
         self._staging.change_slots(*self._slots)
         self._staging.iterator_over(self._host, self._record, again=self._iterator)
         self._before = position["consumed"]
+
+    def _front_ends_of(self, saved: tf.Tensor) -> list[list[tf.Tensor]]:
+        """The values of the variables that the front end writes to, those of each data device."""
+        types = [state.dtypes for state in self._recorder.front_ends]
+        if len(saved) != (here := sum(map(len, types))):
+            raise ValueError(
+                f"the checkpoint's iterator has {len(saved)} values of variables that the function "
+                f"of on_data_device() writes to, and here are {here}, so it was not restored; name "
+                "as many data devices as when it was saved, or restore the model without it"
+            )
+        flat = iter(_read(saved, [kind for each in types for kind in each]))
+        return [[next(flat) for _ in each] for each in types]
 
     def _drain(self) -> None:
         """Takes and drops what is on its way, so that no front end is at work any more."""

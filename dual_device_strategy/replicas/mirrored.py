@@ -61,7 +61,9 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
     their number.  Ops with a random state are the exception: `tf.random.normal` has a state on each
     device, and with a seed all devices draw the same numbers.  Use `tf.random.stateless_normal`
     with seeds from the dataset.  A variable of `data_scope()` has a copy on each data device.  An
-    assignment changes all copies; a front end cannot assign to it.
+    assignment changes all copies; one in a front end changes only that of the data device that it
+    runs on.  So each data device has counts of its own, and a `tf.random.Generator` draws the same
+    numbers on each.
 
     A dataset of `distribute_datasets_from_function` has batches for one replica.  The model devices
     get them in turns, and each batch is prepared by itself.

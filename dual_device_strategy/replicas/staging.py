@@ -103,7 +103,6 @@ class ReplicaStaging:
             noted=noted,
             times=times[: len(data_devices)],
             copy_times=copy_times,
-            saves_front_end=len(data_devices) == 1,
         )
         self.number, self.recorder = self._preparing.number, self._preparing.recorder
         self.host_spec, self.host = host_spec, self._preparing.host
@@ -163,17 +162,20 @@ class ReplicaStaging:
         this staging, it begins anew over `host`, and no other is made.
         """
         batches = self.host.of(host)
+        turn = 0
         if record and len(self._lanes) > 1:  # what is recorded is the order of all
+            turn = record.turn
             with tf.device(self._host):
-                batches, record = record.batches_of(iter(batches)), None
+                batches = record.batches_of(iter(batches))
         hosts = replica_compat.dealt(batches, len(self._lanes), self._host)
+        hosts = hosts[-turn:] + hosts[:-turn]
         warm_up = self.warm_up and again is None  # a restore may not be over
         prepared = self._preparing.iterators_over(hosts, record, warm_up)
         with tf.device(self._host):
             names = [
                 hop.dataset_over(each) for hop, each in zip(self._named, prepared, strict=True)
             ]
-            seals = self._copied(names[0] if len(names) == 1 else self._in_turns(names))
+            seals = self._copied(names[0] if len(names) == 1 else self._in_turns(names, turn))
             seals = seals.with_options(hop_options(warm_up))
             return compat.made_again(again, seals) if again else iter(seals)
 
@@ -195,8 +197,9 @@ class ReplicaStaging:
         seals = compat.dataset_of(variant, self._seals)
         return seals.prefetch(self.ready_slots - copies) if self.ready_slots > copies else seals
 
-    def _in_turns(self, names: list[tf.Tensor]) -> tf.Tensor:
-        """The data devices' batches in the order in which the host dealt them out."""
+    def _in_turns(self, names: list[tf.Tensor], turn: int) -> tf.Tensor:
+        """The data devices' batches in the order in which the host dealt them out, the first one
+        to device number `turn`."""
         types = [tf.string] * (1 + len(self._names))
         kinds = {"output_types": types, "output_shapes": [[]] * len(types)}
         tagged = [
@@ -205,7 +208,8 @@ class ReplicaStaging:
             )
             for each, tag in zip(names, self._tags, strict=True)
         ]
-        turns = tf.data.Dataset.range(len(names)).repeat()
+        numbers = tf.range(len(names), dtype=tf.int64)
+        turns = tf.data.Dataset.from_tensor_slices(tf.roll(numbers, -turn, 0)).repeat()
         return tf.raw_ops.DirectedInterleaveDataset(
             selector_input_dataset=compat.variant_of(turns),
             data_input_datasets=tagged,

@@ -16,15 +16,12 @@ DEVICES = {
 
 
 def made(kind, front_end=None, **settings):
-    """A strategy, an iterator over 20 batches of up to 6 rows, and a count in its front end (with
-    several data devices the front end only reads it)."""
+    """A strategy, an iterator over 20 batches of up to 6 rows, and a count in its front end, of
+    which each data device has its own."""
     strategy = MirroredDataModelSplitStrategy(*DEVICES[kind], **settings)
     with strategy.scope(), data_scope():
         count = tf.Variable(0.0)
-    several = len(DEVICES[kind][0]) > 1
-    counted = lambda x: (  # noqa: E731
-        tf.cast(x, tf.float32) + 1000 * (count if several else count.assign_add(1))
-    )
+    counted = lambda x: tf.cast(x, tf.float32) + 1000 * count.assign_add(1)  # noqa: E731
     dataset = tf.data.Dataset.range(118).shuffle(20, seed=5).batch(6)
     dataset = dataset.apply(on_data_device(front_end or counted))
     return strategy, iter(strategy.experimental_distribute_dataset(dataset)), count
@@ -44,6 +41,8 @@ def test_an_iterator_goes_on_after_the_last_batch_that_was_consumed(kind, tmp_pa
     strategy, iterator, _ = made(kind, **shares)
     expected = rows(strategy, iterator)
     assert len(expected) == 20
+    counts = [batch[0][0] // 1000 for batch in expected]
+    assert counts == [1 + i // len(DEVICES[kind][0]) for i in range(20)]
     strategy, iterator, count = made(kind, **shares)
     checkpoint = tf.train.Checkpoint(iterator=iterator, count=count)
     paths = {}
@@ -103,27 +102,74 @@ def test_loops_in_functions_count_what_they_take(tmp_path):
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_state_of_a_front_end_on_several_data_devices_is_refused_unless_allowed(allowed, tmp_path):
+def test_a_variable_that_several_data_devices_write_to_is_refused_unless_allowed(allowed, tmp_path):
     strategy = MirroredDataModelSplitStrategy(["CPU:1", "CPU:2"], ["CPU:3"])
-    with strategy.scope(), data_scope():
-        generator = tf.random.Generator.from_seed(1)
+    with tf.device("CPU:0"):
+        count = tf.Variable(0, dtype=tf.int64)
     dataset = tf.data.Dataset.range(8).batch(2)
     options = tf.data.Options()
     policies = tf.data.experimental.ExternalStatePolicy
     options.experimental_external_state_policy = policies.IGNORE if allowed else policies.FAIL
     dataset = dataset.with_options(options)
-    noisy = dataset.apply(on_data_device(lambda x: (x, generator.uniform(tf.shape(x)))))
-    iterator = iter(strategy.experimental_distribute_dataset(noisy))
+    counted = dataset.apply(on_data_device(lambda x: (x, count.assign_add(1))))
+    iterator = iter(strategy.experimental_distribute_dataset(counted))
     next(iterator)
     checkpoint = tf.train.Checkpoint(iterator=iterator)
     if not allowed:
-        with pytest.raises(ValueError, match="copy that only its own batches change; name only"):
+        with pytest.raises(ValueError, match=r"several data devices share; make it in data_scope"):
             checkpoint.write(str(tmp_path / "checkpoint"))
         return
     path = checkpoint.write(str(tmp_path / "checkpoint"))
     rest = [x.numpy().tolist() for x, _ in iterator]
     checkpoint.read(path)
     assert [x.numpy().tolist() for x, _ in iterator] == rest == [[2, 3], [4, 5], [6, 7]]
+
+
+def test_counts_go_on_in_the_next_epoch_where_a_data_device_had_no_batch_left(tmp_path):
+    def epochs():
+        strategy = MirroredDataModelSplitStrategy(["CPU:1", "CPU:2"], ["CPU:3"])
+        with strategy.scope(), data_scope():
+            count = tf.Variable(0, dtype=tf.int64)
+        dataset = tf.data.Dataset.range(3).batch(1)
+        dataset = dataset.apply(on_data_device(lambda x: x + 10 * count.assign_add(1)))
+        return count, strategy.experimental_distribute_dataset(dataset)
+
+    count, distributed = epochs()
+    iterator = iter(distributed)
+    assert [int(x[0]) for x in iterator] == [10, 11, 22]
+    path = tf.train.Checkpoint(it=iterator, count=count).write(str(tmp_path / "checkpoint"))
+    assert [int(x[0]) for x in distributed] == [30, 21, 42]
+    count, distributed = epochs()
+    iterator = iter(distributed)
+    tf.train.Checkpoint(it=iterator, count=count).read(path)
+    assert not list(iterator)
+    assert [int(x[0]) for x in distributed] == [30, 21, 42]
+
+
+def test_counts_of_another_number_of_data_devices_are_refused(tmp_path):
+    _, iterator, _ = made("two data devices")
+    path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "of_two"))
+    _, iterator, _ = made("cpu")
+    with pytest.raises(ValueError, match=r"has 2 values of .* and here are 1, so .* as many data"):
+        tf.train.Checkpoint(iterator=iterator).read(path)
+
+
+def test_counts_of_several_data_devices_are_not_saved_after_an_error_of_the_host(tmp_path):
+    strategy = MirroredDataModelSplitStrategy(["CPU:1", "CPU:2"], ["CPU:3"])
+    with strategy.scope(), data_scope():
+        count = tf.Variable(0, dtype=tf.int64)
+    figures = tf.range(10, dtype=tf.int64)
+    dataset = tf.data.Dataset.range(10).batch(1)
+    dataset = dataset.map(lambda x: tf.gather(figures, x + 10 * tf.cast(x == 2, tf.int64)))
+    dataset = dataset.apply(on_data_device(lambda x: x + count.assign_add(1)))
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    next(iterator)
+    next(iterator)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        next(iterator)
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    with pytest.raises(ValueError, match="a batch failed on the host, and since then it is not"):
+        checkpoint.write(str(tmp_path / "checkpoint"))
 
 
 @pytest.mark.parametrize("error_at", [2, 5])
