@@ -1,5 +1,6 @@
 """Shows the progress of a stage: TensorBoard and a progress bar."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams
 from tqdm import tqdm
+
+from myxtts.start_up import is_terminal
 
 
 class Board:
@@ -63,6 +66,25 @@ def _flat(values: dict, before: str = "") -> Iterator[tuple[str, object]]:
             yield f"{before}{name}", value if number else str(value)
 
 
+class _Clock:
+    """Draws a bar of a terminal again every second, so that its time goes on whatever is done.
+
+    Tracing a step or judging samples may take seconds without a word.
+    """
+
+    def __init__(self, bar: tqdm):
+        self._bar, self._over = bar, threading.Event()
+        if not bar.disable and is_terminal():
+            threading.Thread(target=self._go, daemon=True).start()
+
+    def _go(self) -> None:
+        while not self._over.wait(1.0):
+            self._bar.refresh()
+
+    def stop(self) -> None:
+        self._over.set()
+
+
 class Bar:
     """A stage's progress bar, with the time that is left of the whole run."""
 
@@ -76,6 +98,7 @@ class Bar:
             dynamic_ncols=True,
             mininterval=0.5,
         )
+        self._clock = _Clock(self._bar)
         self._run_left = ""
 
     def plan(self, steps: int) -> None:
@@ -101,6 +124,7 @@ class Bar:
         self._bar.set_postfix_str(f"{what}{self._run_left}", refresh=True)
 
     def close(self) -> None:
+        self._clock.stop()
         self._bar.close()
 
 
@@ -123,6 +147,7 @@ class Parts:
             leave=False,
             bar_format="{desc} |{bar}| {n_fmt}/{total_fmt} {elapsed}",
         )
+        self._clock = _Clock(self._bar)
 
     def begin(self, what: str) -> None:
         """The part before is done."""
@@ -134,4 +159,5 @@ class Parts:
         return self
 
     def __exit__(self, *_):
+        self._clock.stop()
         self._bar.close()
