@@ -164,6 +164,8 @@ def traced_for(part: tf.data.Dataset, dataset: tf.data.Dataset, data_device: str
 _HARMLESS = {
     "Assert",
     "Case",
+    "CheckNumerics",
+    "CheckNumericsV2",
     "If",
     "LookupTableFindV2",
     "LookupTableSizeV2",

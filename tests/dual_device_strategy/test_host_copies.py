@@ -142,7 +142,7 @@ from dual_device_strategy import MirroredDataModelSplitStrategy, emulation, on_d
 emulation.start(gpus=4, memory_mb=256)
 devices = ["GPU:2", "GPU:3"], ["GPU:0", "GPU:1"]
 
-def iterator(length, front_end=lambda x: x + 1.0):
+def iterator(length, front_end=lambda x: tf.debugging.check_numerics(x + 1.0, "")):
     strategy = MirroredDataModelSplitStrategy(*devices, slots=6)
     numbers = tf.data.Dataset.range(length)
     dataset = numbers.map(lambda i: tf.fill([2, 125_000], tf.cast(i, tf.float32)))
