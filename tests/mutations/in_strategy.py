@@ -114,10 +114,18 @@ MISTAKES = (
     Mistake(
         "the last data device's batches come first",
         STRATEGY,
-        right="turns = tf.data.Dataset.range(len(names)).repeat()",
-        wrong="turns = tf.data.Dataset.range(len(names) - 1, -1, -1).repeat()",
+        right="tf.roll(numbers, -turn, 0)",
+        wrong="tf.roll(numbers, -turn - 1, 0)",
         tests="tests/dual_device_strategy/test_mirrored.py",
         keyword="at_its_place",
+    ),
+    Mistake(
+        "after a restore the first data device prepares the first batch",
+        STRATEGY,
+        right='turn=position.get("turn", 0) % self._recorder.turns',
+        wrong="turn=0",
+        tests="tests/dual_device_strategy/checkpoints/test_iterators_of_replicas.py",
+        keyword="goes_on_after_the_last_batch",
     ),
     Mistake(
         "workers that differ train all the same",
