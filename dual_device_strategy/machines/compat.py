@@ -5,11 +5,28 @@ from tensorflow.python.distribute import (
     collective_all_reduce_strategy,
     collective_util,
     cross_device_utils,
+    multi_worker_util,
 )
 from tensorflow.python.eager import context
 
 CollectiveAllReduceExtended = collective_all_reduce_strategy.CollectiveAllReduceExtended
 CollectiveOptions = collective_util.Options
+
+
+def set_heartbeat_timeout(spec: tf.train.ClusterSpec, timeout_ms: int) -> None:
+    """Before the strategy starts TensorFlow's coordination service, which otherwise has 10 s."""
+    if context.context().coordination_service is not None:
+        return
+    jobs = tf.compat.v1.ConfigProto().experimental.coordination_config.coordinated_job_list
+    for job in ("chief", "worker"):
+        if job in spec.jobs:
+            jobs.add(name=job, num_tasks=spec.num_tasks(job))
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader=multi_worker_util.coordination_leader(spec),
+        heartbeat_timeout_in_ms=timeout_ms,
+        coordinated_jobs=list(jobs),
+    )
 
 
 def set_shared_value(key: str, value: str) -> None:

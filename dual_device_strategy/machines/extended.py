@@ -18,6 +18,9 @@ from dual_device_strategy.staged_input import StagedInput, check_options
 
 # TensorFlow's ring over gRPC copies each chunk from the GPU and back, in two rounds.
 REDUCED_ON_HOSTS = 4_000_000
+# In ms. A heartbeat may take half of it. If a link is down for three seconds, TCP may deliver what
+# was sent just before only after 6.2 seconds.
+_HEARTBEAT_TIMEOUT = 14_000
 _NO_PER_REPLICA = "MultiWorkerMirroredStrategy does not have that either; leave it out"
 
 
@@ -33,6 +36,7 @@ class MultiWorkerSplitExtended(StagedInput, machines_compat.CollectiveAllReduceE
         super().__init__(strategy, cluster.resolver, communication_options)
 
     def _initialize_multi_worker(self, cluster_resolver):
+        machines_compat.set_heartbeat_timeout(cluster_resolver.cluster_spec(), _HEARTBEAT_TIMEOUT)
         super()._initialize_multi_worker(cluster_resolver)
         device = self.worker_devices[0]
         self._reduces_on_hosts = len(self.worker_devices) == 1 and "device:GPU" in device

@@ -138,7 +138,7 @@ def watch_others(cluster: Cluster) -> None:
     """Lets the collectives of the first worker fail soon after the process of another has ended.
 
     Where workers begin a collective, the first one waits for the others without asking them.
-    TensorFlow would notice by heartbeats that one is gone, after ten seconds or more.  The others
+    TensorFlow would notice by heartbeats that one is gone, after 14 seconds or more.  The others
     wait on a connection to the first one, which breaks.
     """
     if cluster.index != 0:

@@ -61,7 +61,7 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
         number on each worker.
       cluster_resolver: lists the workers; None reads TF_CONFIG.
       communication_options: `tf.distribute.experimental.CommunicationOptions`.  With
-        `timeout_seconds`, a worker that hangs is noticed after that time, otherwise after about 7
+        `timeout_seconds`, a worker that hangs is noticed after that time, otherwise after 14
         seconds without a heartbeat.
       slots: the most batches that may exist beyond the host, on each worker, at least 2.
       shares: refused; they are for the devices of one machine.

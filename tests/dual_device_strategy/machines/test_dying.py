@@ -199,7 +199,7 @@ def test_a_worker_that_others_wait_for_before_the_first_step_ends_them_with_one_
         workers[1].kill()
     assert re.match(f"error: {sentence}", workers[0].stderr.splitlines()[-1]), workers[0].stderr
     assert "Traceback" not in workers[0].stderr
-    # TensorFlow's heartbeats would tell ten seconds later.
+    # TensorFlow's heartbeats would tell more than ten seconds later.
     assert number == signal.SIGSTOP or "heartbeats" not in workers[0].stderr
 
 
@@ -210,7 +210,7 @@ def test_a_worker_that_hangs_is_noticed_within_the_stated_time(run, tmp_path, ti
     os.kill(workers[1].pid, signal.SIGSTOP)
     try:
         # On a quiet machine three seconds more, of which two go by in asking the other one.
-        assert workers[0].wait((timeout_seconds or 8) + 20) == 1
+        assert workers[0].wait((timeout_seconds or 14) + 20) == 1
     finally:
         workers[1].kill()
     said = workers[0].stderr.splitlines()[-1]

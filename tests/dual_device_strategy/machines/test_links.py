@@ -1,4 +1,4 @@
-"""A link between two workers is cut: for two seconds, and for good."""
+"""A link between two workers is cut: for three seconds, and for good."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 from tests.dual_device_strategy.machines import network
 from tests.waiting import wait_for_output
 
-STATED_SECONDS = 20  # in docs/machines.md
+STATED_SECONDS = 30  # in docs/machines.md
 STEPS = 12
 
 # Trains three times from the beginning: the same losses, whatever the link does meanwhile.
@@ -60,7 +60,7 @@ def link(request):
         yield made
 
 
-def test_a_cut_of_two_seconds_changes_no_loss_and_one_for_ever_ends_both(
+def test_a_cut_of_three_seconds_changes_no_loss_and_one_for_ever_ends_both(
     link, start_workers, tmp_path
 ):
     environments = []
@@ -71,8 +71,7 @@ def test_a_cut_of_two_seconds_changes_no_loss_and_one_for_ever_ends_both(
     workers = start_workers(["-c", PROGRAM], tmp_path, environments)
     wait_for_output(workers[0], "\n1 4 ")
     link.cut()
-    # TCP repeats a packet after 0.2, 0.6, 1.4, 3 and 6.2 s, and the heartbeat must come within 10.
-    time.sleep(2)
+    time.sleep(3)
     link.mend()
     wait_for_output(workers[0], "\n2 4 ")
     link.cut()
