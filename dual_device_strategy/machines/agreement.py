@@ -93,14 +93,15 @@ def _value_of(cluster: Cluster, other: int, about: str) -> str:
 
 def _wait_until_all_know(cluster: Cluster, about: str) -> None:
     """Keeps this worker's service running until the others have compared, for 5 s at most."""
-    compat.set_shared_value(_key(about, cluster.index) + "/seen", "yes")
     end = time.monotonic() + 5
-    for other in range(len(cluster.addresses)):
-        try:
+    try:
+        # The first worker may be gone before it has answered that it has this.
+        compat.set_shared_value(_key(about, cluster.index) + "/seen", "yes")
+        for other in range(len(cluster.addresses)):
             left = max(1, int(1000 * (end - time.monotonic())))
             compat.shared_value(_key(about, other) + "/seen", left)
-        except tf.errors.OpError:
-            return  # it has left already
+    except tf.errors.OpError:
+        return  # another one has left already
 
 
 def _key(about: str, index: int) -> str:

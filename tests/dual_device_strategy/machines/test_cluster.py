@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import MultiWorkerDataModelSplitStrategy
+from dual_device_strategy.machines import agreement
 from dual_device_strategy.machines.cluster import cluster_of
 from dual_device_strategy.machines.lost import explained
 from tests.dual_device_strategy.machines.conftest import free_ports
@@ -107,3 +108,20 @@ def test_a_worker_whose_process_is_just_ending_is_gone_too(monkeypatch):
     threading.Timer(0.2, dying.close).start()
     lost = tf.errors.UnavailableError(None, None, "Socket closed")
     assert f"worker 1 ({address}) is gone" in explained(lost, cluster)
+
+
+def test_a_difference_is_reported_also_if_the_first_worker_leaves_at_once(monkeypatch):
+    """It runs the service, and may be gone before it has answered."""
+    spec = {"worker": ["127.0.0.1:1", f"127.0.0.1:{free_ports(1)[0]}"]}
+    monkeypatch.setenv("TF_CONFIG", config(spec, index=1))
+    values = {"dual_device_strategy/start/0": '{"slots": "4"}'}
+
+    def set_value(key, value):
+        if key.endswith("/seen"):
+            raise tf.errors.UnavailableError(None, None, "Socket closed")
+        values[key] = value
+
+    monkeypatch.setattr(agreement.compat, "set_shared_value", set_value)
+    monkeypatch.setattr(agreement.compat, "shared_value", lambda key, timeout_ms: values[key])
+    with pytest.raises(agreement.Disagreement, match=r"slots is 3 on worker 1 .* and 4 on"):
+        agreement.refuse_differences(cluster_of(None), "start", {"slots": 3})
