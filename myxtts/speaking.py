@@ -25,14 +25,14 @@ class SpeakingVoice:
 
     def sentences(self, text: str, language: str) -> list[list[int]]:
         """The tokens of the text, in pieces that the model can speak."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} declares no sentences")
 
     def sentence(
         self, ids: list[int], cloned: ClonedVoice, speaking: Speaking, *, streamed: bool = False
     ) -> Iterator[np.ndarray]:
         """Yields one of them: if `streamed`, each chunk as soon as all codes that it depends on are
         there."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} declares no sentence")
 
     def speak(
         self,

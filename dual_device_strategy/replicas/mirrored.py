@@ -65,8 +65,8 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
     runs on.  So each data device has counts of its own, and a `tf.random.Generator` draws the same
     numbers on each.
 
-    A dataset of `distribute_datasets_from_function` has batches for one replica.  The model devices
-    get them in turns, and each batch is prepared by itself.
+    `distribute_datasets_from_function` makes batches for one replica, each prepared by itself; the
+    model devices get them in turns.
 
     `slots` counts whole batches, as in `DataModelSplitStrategy`: each data device prepares one at a
     time, two are READY or on their way, one is TRAINING.  Each model device has its piece of them.
@@ -80,11 +80,10 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
     `shares="auto"` measures and chooses.  The first epoch has equal shares.  Between two epochs the
     front end is timed by itself, and the next epoch gets the shares with the shortest steps.  It
     usually takes one or two changes, each traced once.  If it is faster, each model device prepares
-    its own rows before it trains on them.  That is tried only with front ends that have no
-    variables and no random state, and that return the same rows for parts of a real batch as for
-    the whole batch.  The choice is logged; `tf.train.Checkpoint(shares=strategy.share_choice)`
-    keeps it.  An iterator keeps its shares.  So over an endless dataset, or in one long epoch, run
-    a first iterator (or `fit`) of about 30 steps.  Shares may differ between runs, as do then sums.
+    its own rows.  That is tried only with front ends without variables and random state that return
+    the same rows for parts of a batch.  `tf.train.Checkpoint(shares=strategy.share_choice)` keeps
+    the choice.  An iterator keeps its shares, so run a first one (or `fit`) of about 30 steps over
+    an endless dataset.  Shares, and so sums, may differ between runs.
 
     If the loss is a sum over all rows, divided by the size of the global batch, the gradients are
     those of one device.  If it is a mean over a replica's rows, they are not, because each
@@ -179,12 +178,10 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
     def row_weights(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """`dataset` with sample weights that make Keras' `fit` right with unequal shares.
 
-            model.fit(dataset.apply(strategy.row_weights))
-
-        Keras takes the mean over each replica's rows, and then the mean of these means.  So a row
-        would count for more on a replica with few rows.  The weight of a row is n * N / G, where
-        its replica has n rows, N is the number of replicas, and the batch has G rows.  Elements
-        are (x, y) or (x, y, sample weights).
+        Use it as `model.fit(dataset.apply(strategy.row_weights))`.  Keras takes the mean of the
+        replicas' means, so a row would count for more on a replica with few rows.  The weight of a
+        row is n * N / G, where its replica has n rows, N is the number of replicas, and the batch
+        has G rows.  Elements are (x, y) or (x, y, sample weights).
         """
         cut = Cut(self.num_replicas_in_sync, shares=self.shares)
         return self.extended.row_weights.applied(dataset, cut)

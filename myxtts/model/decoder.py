@@ -66,11 +66,11 @@ class Decoder(keras.Model):
 
     def _text_ids(self, text, text_lengths):
         """The ids that stand for a text: [start, text, stop, padding] of L + 2 places."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} declares no _text_ids")
 
     def _normed(self, x):
         """The hidden state, from what the last block gives."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} declares no _normed")
 
     def _rows(self, table, ids):
         """The vectors of tokens or codes."""

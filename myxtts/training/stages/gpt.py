@@ -39,7 +39,7 @@ class GptSteps:
 
     def _latents(self, batch, seed, training):
         """What the conditioning makes of the references."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} declares no _latents")
 
     def _outputs(self, batch, seed=None, training=False, **options):
         return self.gpt(
