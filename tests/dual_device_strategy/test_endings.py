@@ -206,41 +206,37 @@ print(total, len(traces), *before, *held(before))
 """
 
 
-def held_before_and_after(run_python, tmp_path, pair, work, times):
-    # In a process of its own: what else a process of tests frees and takes is not counted.
+def heap_growth(run_python, tmp_path, *, pair, work, times):
+    """The sum, the traces, and the bytes by which the heap grew; no thread or batch may be left.
+
+    In a process of its own: what else a process of tests frees and takes is not counted.
+    """
     script = tmp_path / "repeated.py"  # AutoGraph reads the source
     script.write_text(_MEMORY + work + _COMPARE.replace("TIMES", str(times)))
     done = run_python([script, *pair])
     assert done.returncode == 0, done.stderr
     total, traces, *figures = map(float, done.stdout.split())
     half = len(figures) // 2
-    return total, traces, figures[:half], figures[half:]
+    (threads, heap, *devices), after = figures[:half], figures[half:]
+    assert after[0] <= threads
+    assert after[2:] == devices
+    return total, traces, after[1] - heap
 
 
 @pytest.mark.slow
 def test_five_thousand_steps_leave_memory_where_it_was_and_trace_once(run_python, tmp_path, pair):
-    total, traces, before, after = held_before_and_after(
-        run_python, tmp_path, pair=pair, work=_STEPS, times=5
-    )
+    total, traces, grew = heap_growth(run_python, tmp_path, pair=pair, work=_STEPS, times=5)
     assert total == 5 * 125 * 28 * 4096
     assert traces == 1
-    threads, heap, *devices = before
-    assert after[0] <= threads
     # Less than any object of TensorFlow's a step; a batch has 16,384 bytes.  The heap of the
     # emulated pair grows by some 40 bytes a step at first, by 15 after 20,000 steps.
-    assert after[1] - heap < 5000 * 64
-    assert after[2:] == devices
+    assert grew < 5000 * 64
 
 
 @pytest.mark.slow
 def test_abandoned_iterators_leave_nothing_behind(run_python, tmp_path, pair):
-    _, _, before, after = held_before_and_after(
-        run_python, tmp_path, pair=pair, work=_ABANDON, times=3
-    )
-    threads, heap, *devices = before
-    assert after[0] <= threads
-    assert after[1] - heap < 150 * 4096  # of 150 iterators; a batch has 16,384 bytes
-    assert after[2:] == devices
+    _, _, grew = heap_growth(run_python, tmp_path, pair=pair, work=_ABANDON, times=3)
+    assert grew < 150 * 4096  # of 150 iterators; a batch has 16,384 bytes
 
 
 PROGRAM = """
