@@ -52,6 +52,16 @@ class SharesParser(flags.ArgumentParser):
         return "shares"
 
 
+class _EmulatedParser(flags.IntegerParser):
+    syntactic_help = "the number of GPUs to emulate, such as 2, or left out where GPUs are real"
+
+    def convert(self, argument):
+        try:
+            return super().convert(argument)
+        except ValueError:
+            raise ValueError(f"it must be {self.syntactic_help}") from None
+
+
 class _ListSerializer(flags.ArgumentSerializer):
     def serialize(self, value):
         return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -88,8 +98,12 @@ _DATA_GPU_MEMORY_MB = flags.DEFINE_integer(
 _MODEL_GPU_MEMORY_MB = flags.DEFINE_integer(
     "model_gpu_memory_mb", None, "Memory limit of the model GPU in MB; without it memory grows."
 )
-_EMULATE_GPUS = flags.DEFINE_integer(
-    "emulate_gpus", None, "Number of GPUs to emulate, on a machine that has none."
+_EMULATE_GPUS = flags.DEFINE(
+    _EmulatedParser(),
+    "emulate_gpus",
+    None,
+    "Number of GPUs to emulate, on a machine that has none.",
+    serializer=flags.ArgumentSerializer(),
 )
 
 

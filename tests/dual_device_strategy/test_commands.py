@@ -42,6 +42,7 @@ def test_help_shows_a_commands_flags_and_the_devices_and_exits_with_0(run_python
         (["prove"], "'prove' is not a command: it is one of validate, profile,"),
         (["validate", "--gpu=1"], "Unknown command line flag 'gpu'; --help lists the flags"),
         (["validate", "--data_gpu=one"], "flag --data_gpu=one: it must be the index of a GPU, or"),
+        (["profile", "--emulate_gpus=on"], "flag --emulate_gpus=on: it must be the number of GPUs"),
         (["profile", "--shares=half"], "flag --shares=half: it must be auto, or a number for each"),
         (["profile", "--shares=1"], "--shares=1.0 was given, but there is one model GPU"),
         (["profile", "--shares=auto"], "--shares=auto chooses between epochs, and profile"),
