@@ -7,6 +7,7 @@ judges = Judges(place / "judges")        # trained when they are not there yet, 
 import dataclasses
 import itertools
 import random
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,17 @@ class Judges:
         said = self._voices.vectors(waveforms, rate)
         voice = self._voices.vectors(recordings, recorded_rate).mean(0)
         return float((said @ (voice / np.linalg.norm(voice))).mean())
+
+
+def sentences(count: int, without: Collection[str]) -> list[str]:
+    """More texts of the corpora's kind, none of them among `without`."""
+    known, made = set(without), []
+    for clip in FewWords(seed=9).clips():
+        if len(made) == count:
+            return made
+        if clip.text not in known:
+            known.add(clip.text)
+            made.append(clip.text)
 
 
 def recordings(corpus: Corpus, rate: int) -> list[np.ndarray]:

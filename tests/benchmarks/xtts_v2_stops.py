@@ -25,7 +25,7 @@ from absl import app, flags
 from myxtts.training.start import start_of
 from tests.benchmarks.few_words import corpora, recordings
 from tests.benchmarks.published_speaker import RATE, Speaker
-from tests.benchmarks.xtts_v2_fine_tuning import base_of, tuned
+from tests.benchmarks.small_published import base_of, tuned
 
 _OPTIONS = {
     "as published": {},
@@ -75,9 +75,8 @@ def main(_) -> None:
     print(f"{len(texts)} sentences, {given.draws} times: goes on, never ends, median seconds more")
     rows = [("before", base)]
     for number, (name, objective) in enumerate(_OPTIONS.items()):
-        run = place / f"stop{number}"
-        tuned(run, start_of(base), new, {"gpt": (5e-5, given.steps)}, **objective)
-        rows.append((name, Path(f"{run}-export")))
+        run, lessons = place / f"stop{number}", {"gpt": (5e-5, given.steps)}
+        rows.append((name, tuned(run, start_of(base), new, lessons, **objective)))
     for name, directory in rows:
         found = going_on(directory, texts, reference, given.draws)
         print(f"{name:<36} {found[0]:6.1%} {found[1]:6.1%} {found[2]:+6.2f}", flush=True)
