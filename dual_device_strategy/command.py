@@ -13,59 +13,14 @@ from dual_device_strategy import emulation
 from dual_device_strategy.data_service import DataService
 from dual_device_strategy.devices import Devices, configure_devices
 from dual_device_strategy.emulation import quiet
+from dual_device_strategy.flag_parsers import (
+    EmulatedGpusParser,
+    GpusParser,
+    ListSerializer,
+    SharesParser,
+)
 from dual_device_strategy.replicas import MirroredDataModelSplitStrategy
 from dual_device_strategy.strategy import DataModelSplitStrategy
-
-
-class GpusParser(flags.ArgumentParser):
-    """`1` as 1, and `6,7` as (6, 7)."""
-
-    syntactic_help = "the index of a GPU, or several with commas between them, such as 6,7"
-
-    def parse(self, argument):
-        if not isinstance(argument, str):
-            return argument
-        try:
-            indices = tuple(int(part) for part in argument.split(","))
-        except ValueError:
-            raise ValueError(f"it must be {self.syntactic_help}") from None
-        return indices if len(indices) > 1 else indices[0]
-
-    def flag_type(self):
-        return "GPUs"
-
-
-class SharesParser(flags.ArgumentParser):
-    """`auto` as it is, and `0.7,0.3` as (0.7, 0.3)."""
-
-    syntactic_help = "auto, or a number for each model GPU, such as 0.7,0.3"
-
-    def parse(self, argument):
-        if not isinstance(argument, str) or argument == "auto":
-            return argument
-        try:
-            return tuple(float(part) for part in argument.split(","))
-        except ValueError:
-            raise ValueError(f"it must be {self.syntactic_help}") from None
-
-    def flag_type(self):
-        return "shares"
-
-
-class _EmulatedParser(flags.IntegerParser):
-    syntactic_help = "the number of GPUs to emulate, such as 2, or left out where GPUs are real"
-
-    def convert(self, argument):
-        try:
-            return super().convert(argument)
-        except ValueError:
-            raise ValueError(f"it must be {self.syntactic_help}") from None
-
-
-class _ListSerializer(flags.ArgumentSerializer):
-    def serialize(self, value):
-        return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
 
 _DATA_GPU = flags.DEFINE(
     GpusParser(),
@@ -74,7 +29,7 @@ _DATA_GPU = flags.DEFINE(
     "Physical index of the GPU that prepares batches, as tf.config.list_physical_devices "
     "counts, not the logical number in a name such as GPU:0; chosen if left out. "
     "Several with commas: 6,7.",
-    serializer=_ListSerializer(),
+    serializer=ListSerializer(),
 )
 _MODEL_GPU = flags.DEFINE(
     GpusParser(),
@@ -82,7 +37,7 @@ _MODEL_GPU = flags.DEFINE(
     None,
     "Physical index of the GPU that trains the model; chosen if left out: the card with "
     "more memory, then the faster one, else the lower index. Several with commas: 0,1,2.",
-    serializer=_ListSerializer(),
+    serializer=ListSerializer(),
 )
 _SHARES = flags.DEFINE(
     SharesParser(),
@@ -90,7 +45,7 @@ _SHARES = flags.DEFINE(
     None,
     "Share of the rows of each of several model GPUs, such as 0.7,0.3, or auto; a data GPU that "
     "is in --model_gpu too trains its share. All have the same if left out.",
-    serializer=_ListSerializer(),
+    serializer=ListSerializer(),
 )
 _DATA_GPU_MEMORY_MB = flags.DEFINE_integer(
     "data_gpu_memory_mb", None, "Memory limit of the data GPU in MB; without it memory grows."
@@ -99,7 +54,7 @@ _MODEL_GPU_MEMORY_MB = flags.DEFINE_integer(
     "model_gpu_memory_mb", None, "Memory limit of the model GPU in MB; without it memory grows."
 )
 _EMULATE_GPUS = flags.DEFINE(
-    _EmulatedParser(),
+    EmulatedGpusParser(),
     "emulate_gpus",
     None,
     "Number of GPUs to emulate, on a machine that has none.",
@@ -200,7 +155,7 @@ def configure_devices_from_flags(several: bool = False, shares_needed: bool = Tr
         )
     if _SHARES.value is not None and not lists:
         raise ValueError(
-            f"--shares={_ListSerializer().serialize(_SHARES.value)} was given, but there is one "
+            f"--shares={ListSerializer().serialize(_SHARES.value)} was given, but there is one "
             "model GPU, which trains all rows: name several, such as --data_gpu=1 "
             "--model_gpu=0,1, or leave the shares out."
         )
@@ -225,7 +180,7 @@ def _listed(gpus) -> tuple[int, ...]:
 def _asked():
     given = {"data_gpu": _DATA_GPU.value, "model_gpu": _MODEL_GPU.value}
     return " ".join(
-        f"--{name}={_ListSerializer().serialize(value)}"
+        f"--{name}={ListSerializer().serialize(value)}"
         for name, value in given.items()
         if value is not None
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from absl import flags
 
-from dual_device_strategy import command
+from dual_device_strategy import flag_parsers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ class PairParser(flags.ArgumentParser):
         return "pair"
 
 
-PARSERS = {"pair": PairParser, "GPUs": command.GpusParser, "shares": command.SharesParser}
+PARSERS = {"pair": PairParser, "GPUs": flag_parsers.GpusParser, "shares": flag_parsers.SharesParser}
 
 
 def define(groups: dict[str, Iterable[Flag]], values: flags.FlagValues) -> None:
