@@ -6,12 +6,16 @@ import socket
 import tensorflow as tf
 
 from dual_device_strategy import compat
+from dual_device_strategy.data_service import compat as service_compat
 from dual_device_strategy.data_service.watching import watched
 
 EXACTLY_ONCE, AT_MOST_ONCE, IN_ROUNDS = "exactly once", "at most once", "in rounds"
 MODES = (EXACTLY_ONCE, AT_MOST_ONCE, IN_ROUNDS)
 _SHARDING = tf.data.experimental.service.ShardingPolicy
 _PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+# An epoch ends this much later than its last batch; by default TensorFlow's client asks once a
+# second.  It is one small call, also for a dispatcher with a hundred clients.
+_ASKS_EVERY_MS = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +141,8 @@ class DataService:
         self.check_reachable()
         index, count = self.consumer or (None, None)
         served = dataset.apply(
-            tf.data.experimental.service.distribute(
+            service_compat.distribute(
+                asks_every_ms=_ASKS_EVERY_MS,
                 processing_mode=_SHARDING.OFF if self.mode == IN_ROUNDS else _SHARDING.DYNAMIC,
                 service=f"grpc://{self.address}",
                 job_name=self.job_name,

@@ -103,6 +103,17 @@ def test_every_element_comes_once_and_the_servers_end_on_sigterm(service):
     assert running.end() == [0, 0, 0]
 
 
+@pytest.mark.timing
+def test_an_epoch_ends_soon_after_its_last_batch(service):
+    served = DataService(service().address).applied(tf.data.Dataset.range(COUNT).batch(10))
+    late = []
+    for _ in range(3):
+        for _ in served:
+            last = time.monotonic()
+        late.append(time.monotonic() - last)
+    assert min(late) < 2  # about 0.3; 3.8 with a clock and a client that wake up once a second
+
+
 def test_a_worker_that_does_not_come_back_is_an_error_within_the_stated_time(service):
     running = service()
     began = []
