@@ -21,8 +21,8 @@ OURS = "split (ours)"
 SHARED = "split, data device trains a share (ours)"
 AUTO = 'split, shares="auto" (ours)'
 OF_OURS = (OURS, SHARED, AUTO)
-# shares="auto" gets this many epochs and steps before it is measured.
-LOOKS_AT, LOOK_STEPS = 3, 24
+# shares="auto" gets epochs of this many steps, until it has chosen; so many of them at most.
+LOOK_STEPS, MOST_LOOKS = 24, 12
 HOST_SIDE = "front end on the host"
 IN_STEP = "mirrored, front end in the step"
 Loop = tuple[Callable[[], object], Callable[[object], tf.Tensor]]
@@ -154,11 +154,13 @@ def with_chosen_shares(
         strategy.share_choice.deserialize(choice["made"])
     step, dataset = _step_under(strategy, workload.train_step), _prepared(workload)
     distributed = strategy.experimental_distribute_dataset(dataset)
-    for _ in range(0 if choice else LOOKS_AT):
-        iterator = iter(distributed)
+    iterator = iter(distributed)
+    looks = 0
+    while not strategy.share_choice.settled and looks < MOST_LOOKS:
         for _ in range(LOOK_STEPS):
             step(next(iterator)).numpy()
-    iterator = iter(distributed)
+        iterator = iter(distributed)  # it looks back at these steps
+        looks += 1
     choice["made"] = strategy.share_choice.serialize()
     details[AUTO] = "shares " + ", ".join(f"{share:.2f}" for share in strategy.shares)
     return lambda: next(iterator), step

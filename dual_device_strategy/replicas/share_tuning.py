@@ -5,6 +5,8 @@ notes when each batch arrives on the model devices; a step lasts from one arriva
 After the first epoch the front end is timed by itself.  An epoch with equal shares does not show
 which part of a step is independent of the number of rows; the first epoch with other shares does.
 So there is usually one change, often a second one.  Then the fastest plan that was tried stays.
+
+Disturbances only add time.  An epoch that takes longer than it should gets another one.
 """
 
 import itertools
@@ -36,6 +38,8 @@ LEAST, BEGINNING = 16, 6
 MOST_CHANGES = 4
 # Another plan must be this much faster to be worth a trace; the times of epochs vary by as much.
 WORTH = 0.01
+# An epoch that took this much longer than all epochs together let expect was disturbed.
+DISTURBED = 0.03
 
 
 class ShareChoice(tf.train.experimental.PythonState):
@@ -180,11 +184,10 @@ class ShareTuning:
         fastest = min(tried, key=tried.get)
         once = len(self._observed[self.plan]) == 1
         if once and self.plan != fastest and self._expected < tried[fastest]:
-            # It should have been the fastest. Disturbances only add time, so it gets another epoch.
             logging.info("shares: %.1f ms a step; the same shares again", measured)
             return
-        costs = fitted(self._roles, list(tried.items()), self._front_end_ms, self._front_fixed_ms)
-        wanted = self._promising(costs, tried)
+        costs = self._costs(tried)
+        wanted = self._promising(costs, tried) or self._disturbed(costs, tried)
         before = self.plan
         if wanted and self._changes < MOST_CHANGES:
             self.plan = wanted
@@ -208,6 +211,26 @@ class ShareTuning:
             costs.step_fixed,
             "; they stay" if self.settled else "",
         )
+
+    def _costs(self, tried: dict[Plan, float]) -> Costs:
+        """The costs that explain the times of the plans in which the data devices prepare.
+
+        Where each device prepares its own rows, nothing is copied, but devices launch more.  So
+        such a plan says nothing about the others.
+        """
+        shared = [(plan, ms) for plan, ms in tried.items() if not plan.all_prepare]
+        observed = shared or list(tried.items())
+        return fitted(self._roles, observed, self._front_end_ms, self._front_fixed_ms)
+
+    def _disturbed(self, costs: Costs, tried: dict[Plan, float]) -> Plan | None:
+        """The plan whose only epoch took longest beyond what the costs say; None if none did."""
+        beyond = {
+            plan: tried[plan] / step_ms(self._roles, costs, plan)
+            for plan, times in self._observed.items()
+            if len(times) == 1 and not plan.all_prepare
+        }
+        worst = max(beyond, key=beyond.get, default=None)
+        return worst if worst and beyond[worst] > 1 + DISTURBED else None
 
     def _promising(self, costs: Costs, tried: dict[Plan, float]) -> Plan | None:
         """A plan that was not tried and should be faster, or None.

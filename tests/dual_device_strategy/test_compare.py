@@ -1,6 +1,7 @@
 """The comparison: contenders doing the same work, tables, pictures, logs, and bad input."""
 
 import dataclasses
+import json
 
 import pytest
 import tensorflow as tf
@@ -16,13 +17,16 @@ from dual_device_strategy.compare.contenders import (
     Setting,
     contenders,
     parts_alone,
+    with_chosen_shares,
 )
 from dual_device_strategy.compare.host_cores import holding_a_core
 from dual_device_strategy.compare.logs import compare_logs
 from dual_device_strategy.compare.rounds import Comparison, Row, compare_at
 from dual_device_strategy.readings import Reading
+from dual_device_strategy.replicas.plans import Costs
 from dual_device_strategy.whatif import Work
 from dual_device_strategy.workload import Workload
+from tests.share_times import only_whole_batches, pretend
 
 SMALL = Workload(4, 8, 8, (4.0, 8.0, 8.0), step_mb=1)
 PEERS = {
@@ -70,6 +74,21 @@ def test_rounds_measure_every_contender_and_every_stage_alone(compared):
     one = next(row for row in compared.rows if row.name == "one device")
     assert one.step_ms >= 4
     assert compared.host_core_ms == 2
+
+
+def test_shares_are_measured_once_they_have_been_chosen(monkeypatch):
+    """A disturbed trial is repeated, so it takes four."""
+    only_whole_batches(monkeypatch)
+    measured = pretend(monkeypatch, Costs(25, 5, 5, 60), disturbed=2)
+    monkeypatch.setattr("dual_device_strategy.compare.contenders.LOOK_STEPS", 3)
+    choice, details = {}, {}
+    workload, setting = Workload(24, 8, 8, (0.0, 0.1, 0.1)), Setting("GPU:1", "GPU:0")
+    for _ in range(2):  # another round keeps the choice
+        next_batch, step = with_chosen_shares(workload, setting, choice, details)
+        step(next_batch())
+        assert json.loads(choice["made"])["settled"]
+        assert [plan.rows for plan in measured] == [(12, 12), (16, 8), (16, 8), (17, 7)]
+        assert details[AUTO] == "shares 0.71, 0.29"
 
 
 def test_memory_is_counted_on_the_device_that_holds_it(compared):

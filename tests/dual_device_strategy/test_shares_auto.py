@@ -62,6 +62,38 @@ def test_times_of_two_epochs_tell_what_a_step_takes_whatever_its_rows():
     assert best(ROLES, found, rows=24) == Plan(False, (17, 7))
 
 
+def settled(costs, rows, *, own_ms=None, disturbed=None):
+    """The rows that are chosen in the end, and the plans that were tried.
+
+    Where devices may prepare their own rows, that takes `own_ms`; epoch `disturbed` takes longer.
+    """
+    pieces = None if own_ms is None else lambda rows: []
+    tuning = share_tuning.ShareTuning(
+        share_tuning.ShareChoice(), None, ROLES, rows=rows, endless=True, front_end=None,
+        pieces=pieces,
+    )  # fmt: skip
+    tuning._front_end_ms = costs.front_end
+    tried = []
+    while not tuning.settled:
+        tried.append(tuning.plan)
+        ms = own_ms if tuning.plan.all_prepare else step_ms(ROLES, costs, tuning.plan)
+        tuning.learn(1.3 * ms if len(tried) == disturbed else ms, 24)
+    return tuning.plan.rows, tried
+
+
+def test_a_first_epoch_that_was_disturbed_is_timed_again():
+    rows, tried = settled(Costs(32, 0, 5, 46), rows=16, disturbed=1)
+    assert rows == best(ROLES, Costs(32, 0, 5, 46), 16).rows == (14, 2)
+    assert tried.count(equal(ROLES, 16)) == 2
+
+
+def test_the_time_of_own_rows_says_nothing_of_other_rows():
+    costs = Costs(13, 0, 5, 32)
+    rows, tried = settled(costs, rows=16, own_ms=5 + (13 + 32) / 2 + 3)
+    assert rows == best(ROLES, costs, 16).rows == (11, 5)
+    assert Plan(True, (8, 8)) in tried
+
+
 @pytest.fixture
 def times(monkeypatch):
     """Lets devices take the times that are given, and not those that they take."""
