@@ -20,6 +20,7 @@ import tensorflow as tf
 from absl import logging
 
 from dual_device_strategy.batch_counts import BatchCounts, period
+from dual_device_strategy.copies import AT_ONCE
 from dual_device_strategy.devices import short_name
 from dual_device_strategy.replicas.front_end_alone import FrontEndAlone
 from dual_device_strategy.replicas.plans import (
@@ -156,7 +157,7 @@ class ShareTuning:
             self._front_end_ms = 1e3 * float(times[1] - times[0])
         times = times[max(0, BEGINNING - first) :]
         turns = len(self._roles.preparing)
-        measured = period(times, turns)
+        measured = period(times, max(AT_ONCE, turns))
         if count < LEAST or measured is None or self._front_end_ms is None:
             return
         self.learn(measured, count)

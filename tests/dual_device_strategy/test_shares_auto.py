@@ -2,6 +2,7 @@
 
 import functools
 import time
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -92,6 +93,22 @@ def test_the_time_of_own_rows_says_nothing_of_other_rows():
     rows, tried = settled(costs, rows=16, own_ms=5 + (13 + 32) / 2 + 3)
     assert rows == best(ROLES, costs, 16).rows == (11, 5)
     assert Plan(True, (8, 8)) in tried
+
+
+def test_batches_that_arrive_in_pairs_are_a_step_apart_on_average(monkeypatch):
+    """Two are copied at once, and a step may wait for the front end of every second batch."""
+    learnt = []
+    monkeypatch.setattr(share_tuning.ShareTuning, "learn", lambda _, ms, count: learnt.append(ms))
+    arrivals = np.cumsum([0.035, 0.005] * 12)
+    counts = SimpleNamespace(arrived=0, times=tf.constant(arrivals))
+    tuning = share_tuning.ShareTuning(
+        share_tuning.ShareChoice(), counts, ROLES, rows=16, endless=True,
+        front_end=SimpleNamespace(milliseconds=lambda: 10.0), pieces=None,
+    )  # fmt: skip
+    tuning.choose()
+    counts.arrived = len(arrivals)
+    tuning.choose()
+    assert learnt == [pytest.approx(20)]
 
 
 @pytest.fixture
