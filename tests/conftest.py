@@ -50,6 +50,17 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Graphs run as they were traced: to rewrite them takes a third of what a short loop takes.
+
+    They are rewritten, as for a user, in tests that are marked `rewritten_graphs`, and in the
+    processes that tests start.
+    """
+    rewritten = item.get_closest_marker("rewritten_graphs") is not None
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not rewritten})
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _short_garbage_collections():
     """What a module leaves is not looked at again, or each collection would take a second; memory

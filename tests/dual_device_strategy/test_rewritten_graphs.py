@@ -10,6 +10,8 @@ import tensorflow as tf
 from dual_device_strategy import DataModelSplitStrategy, on_data_device
 from dual_device_strategy.validate.placement import _traced
 
+pytestmark = pytest.mark.rewritten_graphs
+
 RANDOM = np.random.RandomState(0)
 X = RANDOM.randn(32, 8, 8, 3).astype("float32")
 Y = RANDOM.randn(32, 4).astype("float32")

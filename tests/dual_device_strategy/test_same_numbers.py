@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, on_data_device
 
+pytestmark = pytest.mark.rewritten_graphs
+
 X = np.random.RandomState(0).randn(72, 6, 4).astype("f")
 Y = (X.sum((1, 2)) > 0).astype("i")
 

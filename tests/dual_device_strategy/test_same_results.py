@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, on_data_device
 
+pytestmark = pytest.mark.rewritten_graphs
+
 NUMBERS = tf.data.Dataset.range(4).map(lambda i: i + 1)  # 1 + 2 + 3 + 4 = 10
 
 

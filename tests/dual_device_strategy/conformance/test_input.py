@@ -6,6 +6,8 @@ from tensorflow.python.distribute import input_ops
 
 from tests.dual_device_strategy.pairs import both_pairs
 
+pytestmark = pytest.mark.rewritten_graphs
+
 
 def features(batch=4, size=8, **keywords):
     data = {"x": tf.ones([size, 3]), "y": tf.range(size)}

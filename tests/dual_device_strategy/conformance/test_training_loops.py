@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy
 
+pytestmark = pytest.mark.rewritten_graphs
+
 RNG = np.random.default_rng(1)
 X = RNG.random((66, 1), np.float32)
 DATA = tf.data.Dataset.from_tensor_slices((X, 3 * X)).batch(32)  # the last batch has two rows

@@ -10,6 +10,7 @@ from myxtts import UserError
 from myxtts.config import AudioConfig
 from myxtts.corpus.embedded import EmbeddedConfig
 from myxtts.evaluation import learning
+from myxtts.evaluation import recogniser as recogniser_module
 from myxtts.evaluation.distances import mel_cepstral_distance
 from myxtts.evaluation.recogniser import (
     Recogniser,
@@ -98,6 +99,10 @@ def test_vectors_of_a_voice_do_not_depend_on_what_they_are_made_with(spoken_corp
 
 @pytest.mark.slow
 def test_the_recogniser_learns_what_a_voice_says_and_is_kept(tmp_path, monkeypatch):
+    def narrow(config):
+        return make_network(dataclasses.replace(config, width=64, layers=3))
+
+    monkeypatch.setattr(recogniser_module, "make_network", narrow)
     speech = EmbeddedConfig(1.0, 1, ("en",), seed=3, first_voice=200)
     few = dataclasses.replace(lesson_in("en"), speech=speech, steps=150, batch_size=8)
     with pytest.raises(ValueError, match="cannot hold out 0"):
@@ -105,9 +110,9 @@ def test_the_recogniser_learns_what_a_voice_says_and_is_kept(tmp_path, monkeypat
     lesson = dataclasses.replace(few, held_out=0.2)
     recogniser = trained_recogniser(tmp_path, "en", lesson)
     description = learning.description_in(tmp_path / "en")
-    # One a voice heard for a minute writes vowels and consonants of it, guesses do not: silence
-    # has an error of 1, letters drawn by their frequencies 0.85.
-    assert description["loss"] < 1.0
+    # Of sentences that it was not taught it writes half of the letters. Silence has an error of 1,
+    # letters drawn by their frequencies 0.85.
+    assert description["character_error"] < 0.7
     assert recogniser.texts == set(description["texts"]) and len(recogniser.texts) > 10
     assert not (tmp_path / "en" / "speech").exists()
     clip = 0.1 * np.random.default_rng(0).standard_normal(22050).astype(np.float32)

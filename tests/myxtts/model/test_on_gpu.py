@@ -69,6 +69,7 @@ def trained(small, device, policy="float32", steps=2):
     return losses, variables, gpt
 
 
+@pytest.mark.rewritten_graphs
 def test_training_needs_no_kernel_a_gpu_does_not_have(small, nothing_moves):
     losses, variables, _ = trained(small, "/GPU:1")
     assert all("GPU:1" in variable.value.device for variable in variables)
@@ -77,6 +78,7 @@ def test_training_needs_no_kernel_a_gpu_does_not_have(small, nothing_moves):
     np.testing.assert_allclose(losses, on_cpu, rtol=1e-4)
 
 
+@pytest.mark.rewritten_graphs
 def test_a_step_gives_the_same_losses_by_its_rewritten_graph_as_by_its_own(small, nothing_moves):
     rewritten, _, _ = trained(small, "/GPU:1")
     before = tf.config.optimizer.get_experimental_options()
