@@ -82,8 +82,8 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
     usually takes one or two changes, each traced once.  If it is faster, each model device prepares
     its own rows.  That is tried only with front ends without variables and random state that return
     the same rows for parts of a batch.  `tf.train.Checkpoint(shares=strategy.share_choice)` keeps
-    the choice.  An iterator keeps its shares, so run a first one (or `fit`) of about 30 steps over
-    an endless dataset.  Shares, and so sums, may differ between runs.
+    the choice.  An iterator keeps its shares, so over an endless dataset run some of about 30 steps
+    (or `fit`) until `share_choice.settled`.  Shares, and so sums, may differ between runs.
 
     If the loss is a sum over all rows, divided by the size of the global batch, the gradients are
     those of one device.  If it is a mean over a replica's rows, they are not, because each
