@@ -4,13 +4,13 @@
 
 A reduced model of random weights learns a language of twelve words from five espeak-ng voices
 (DVAE, GPT, HiFi-GAN), is exported, and is fine-tuned from that export on a sixth voice: the GPT's
-weights on the new clips alone, and then weights, adapters and every stage with as many clips of the
-old voices mixed in, as `--keep_data=OLD:0.5` does, and more steps (`--kept_steps`), as only half of
-a batch is new. Prints before and after: held-out audio loss of the new and of the old voices, and
-how sentences sound that it says in the new voice: the share of letters that are heard otherwise,
-and the likeness to the voice's recordings, by its HiFi-GAN and by Griffin-Lim from what its DVAE
-makes of the codes. In brackets is how an error differs from the one before, with the standard error
-of this difference over the sentences.
+weights on the new clips alone, and then weights or adapters, with and without the HiFi-GAN after
+them, and every stage, with as many clips of the old voices mixed in, as `--keep_data=OLD:0.5` does,
+and more steps (`--kept_steps`), as only half of a batch is new. Prints before and after: held-out
+audio loss of the new and of the old voices, and how sentences sound that it says in the new voice:
+the share of letters that are heard otherwise, and the likeness to the voice's recordings, by its
+HiFi-GAN and by Griffin-Lim from what its DVAE makes of the codes. In brackets is how an error
+differs from the one before, with the standard error of this difference over the sentences.
 
 All training is counted in steps: a loaded machine takes longer and finds the same. `--base=DIR`,
 the --out of an earlier run, fine-tunes its base again; with two rounds of training it takes 50
@@ -117,22 +117,22 @@ class Listener:
 
 
 def runs(given, old: Corpus) -> dict[str, dict]:
-    """How `tuned` is called, by row of the table."""
-    gpt, kept = {"gpt": (5e-5, given.kept_steps)}, {"kept": old}
-    other = {"tokenizer": (1e-4, given.tune_steps), "vocoder": (5e-4, given.tune_steps)}
+    """How `tuned` is called, by row of the table; the first word of a row is one of --rows."""
+    kept, gpt = {"kept": old}, {"gpt": (5e-5, given.kept_steps)}
+    vocoder = {"vocoder": (5e-4, given.tune_steps)}
+    dvae = {"tokenizer": (1e-4, given.tune_steps)}
     made = {
         "new-only": {"lessons": {"gpt": (5e-5, given.tune_steps)}},
         "all": {"lessons": gpt, **kept},
-        "adapters": {"rank": given.adapter_rank, **kept},
-        "every": {"lessons": {**other, **gpt}, **kept},
+        "all+vocoder": {"lessons": {**gpt, **vocoder}, **kept},
+        "every": {"lessons": {**dvae, **gpt, **vocoder}, **kept},
     }
-    made = {name: made[name] for name in given.rows}
-    if "adapters" in made:
-        common = made.pop("adapters")
-        for rate in given.adapter_rates:
-            lessons = {"gpt": (float(rate), given.kept_steps)}
-            made[f"adapters {rate}"] = {"lessons": lessons, **common}
-    return made
+    for rate in given.adapter_rates:
+        low_rank = {"rank": given.adapter_rank, **kept}
+        gpt = {"gpt": (float(rate), given.kept_steps)}
+        made[f"adapters {rate}"] = {"lessons": gpt, **low_rank}
+        made[f"adapters+vocoder {rate}"] = {"lessons": {**gpt, **vocoder}, **low_rank}
+    return {name: run for name, run in made.items() if name.split()[0] in given.rows}
 
 
 def main(_) -> None:
@@ -157,7 +157,7 @@ def main(_) -> None:
     listener = Listener(judges, old, new, more=given.sentences, draws=given.draws)
     listener.codes(models["base"])
     before = None
-    print(f"{'':<12} loss:new  old   HiFi-GAN: error likeness Griffin-Lim: error likeness  ends")
+    print(f"{'':<21} loss:new  old   HiFi-GAN: error likeness Griffin-Lim: error likeness  ends")
     for name, directory in models.items():
         new_loss = held_out_loss(directory, new, place / f"judged-{directory.name}-new")
         old_loss = held_out_loss(directory, old, place / f"judged-{directory.name}-old")
@@ -171,7 +171,7 @@ def main(_) -> None:
                 f"{change.std() / len(change) ** 0.5:.3f}) {likeness:6.3f}"
             )
         print(
-            f"{name:<12} {new_loss:.4f} {old_loss:.4f} {cells[0]} {cells[1]} {ends:6.0%}",
+            f"{name:<21} {new_loss:.4f} {old_loss:.4f} {cells[0]} {cells[1]} {ends:6.0%}",
             flush=True,
         )
     say("done")
@@ -181,7 +181,8 @@ if __name__ == "__main__":
     flags.DEFINE_string("out", None, "Directory for everything.", required=True)
     flags.DEFINE_string("judges", None, "Where judges are kept; default: below --out.")
     flags.DEFINE_string("base", None, "--out of an earlier run, whose base is fine-tuned.")
-    flags.DEFINE_list("rows", ["new-only", "all", "adapters", "every"], "What is fine-tuned.")
+    rows = ["new-only", "all", "adapters", "all+vocoder", "adapters+vocoder", "every"]
+    flags.DEFINE_list("rows", rows, "What is fine-tuned.")
     flags.DEFINE_integer("voices", 6, "The last one is the new voice.")
     flags.DEFINE_float("speech_minutes", 24.0, "Of all voices.")
     flags.DEFINE_integer("dvae_steps", 1500, "To train the DVAE.")

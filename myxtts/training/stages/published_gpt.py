@@ -16,6 +16,10 @@ _LOGITS = 4.0  # by position and token
 _ENCODER = 6.0  # by mel frame and width, in a layer of the conditioning encoder
 _ENCODER_LAYERS = 6
 
+# Of adapters, for which only one width was tried (`tests/benchmarks/xtts_v2_fine_tuning.py`). How
+# fast they change what a matrix gives does not depend on its width.
+_ADAPTER_RATE = 2e-4
+
 
 class PublishedGptStage(GptSteps, PublishedStage):
     """On the data device the clips become mels and the frozen DVAE makes their codes, a batch
@@ -59,6 +63,11 @@ class PublishedGptStage(GptSteps, PublishedStage):
     @classmethod
     def width(cls, model):
         return 1024 if model.xtts_v2 is None else model.xtts_v2.args.gpt_n_model_channels
+
+    @classmethod
+    def usual_rate(cls, model):
+        adapted = model.xtts_v2 is not None and model.xtts_v2.adapter_rank
+        return _ADAPTER_RATE if adapted else super().usual_rate(model)
 
     @classmethod
     def clip_memory(cls, config, longest, text_tokens):

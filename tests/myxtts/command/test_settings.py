@@ -198,8 +198,9 @@ def test_from_a_published_directory_sizes_rates_and_the_stage_are_its_own(read_l
     assert job_of_all.stages == ("tokenizer", "gpt", "vocoder")
     assert job_of_all.train.model.xtts_v2.sound == SoundObjective(critics_from_step=7)
     assert job.prepare.sample_rate == job.train.model.audio.sample_rate == 24000
-    stage = job.train.stage("gpt")
+    stage = job_of_all.train.stage("gpt")
     assert stage.learning_rate == pytest.approx(5e-6 * 1024 / 32)
+    assert job.train.stage("gpt").learning_rate == 2e-4  # of adapters, at any width
     assert (stage.beta_2, stage.clip_norm, stage.ema, stage.schedule) == (0.96, 0, 0, "constant")
 
 
