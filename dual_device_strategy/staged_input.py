@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from dual_device_strategy import compat
 from dual_device_strategy.copies import copying_slots
 from dual_device_strategy.copy_trial import CopyTrial
 from dual_device_strategy.data_service import DataService
@@ -85,7 +86,7 @@ class StagedInput:
 
     def _update(self, var, fn, args, kwargs, group):
         copied = isinstance(var, tf.distribute.DistributedValues)
-        alone = len(self.worker_devices) > 1 and not copied
+        alone = not copied and not isinstance(self, compat.OneDeviceExtended)
         if is_being_traced() and self._copied:
             first = getattr(var, "values", (var,))[0]
             if any(first.handle is handles[0] for handles in self._copied):
@@ -126,21 +127,21 @@ class StagedInput:
     def copying_slots(self, options) -> int:
         """How many of the latter are for batches on their way from the host, if these are large.
 
-        With "auto" there are none at first.  There are none if a data device trains, too: its steps
-        hold up what is copied to it.
+        With "auto" there are none at first.  There are none if the data devices do all the training
+        as well: then they are never idle, and nothing was gained.
         """
         given = options is not None and options.experimental_per_replica_buffer_size != 1
-        none = given or self._data_device_trains or self.slots == "auto"
+        none = given or self._data_devices_train_alone or self.slots == "auto"
         return 0 if none else copying_slots(self.slots)
 
     def copy_trial(self, host_spec) -> CopyTrial:
         """For `slots="auto"`, of a dataset whose host makes batches of that spec."""
-        allowed = not self._data_device_trains and copied_ahead(host_spec, self.data_device)
+        allowed = not self._data_devices_train_alone and copied_ahead(host_spec, self.data_device)
         return CopyTrial(self.data_devices, bytes_of(component_specs(host_spec)), allowed)
 
     @property
-    def _data_device_trains(self) -> bool:
-        return bool(set(self.data_devices) & set(self.worker_devices))
+    def _data_devices_train_alone(self) -> bool:
+        return set(self.worker_devices) <= set(self.data_devices)
 
 
 @contextlib.contextmanager

@@ -65,6 +65,8 @@ class WorkersDataset(ReplicaDataset):
         self._counts = counts_of(extended, workers)
         settings = {
             "slots": extended.slot_counts(options),
+            "copying": extended.copying_slots(options),
+            "copy_times": extended.running_input.copy_times,
             "counts": self._counts,
             "host_options": part.options(),
         }
@@ -143,10 +145,10 @@ class WorkersDataset(ReplicaDataset):
             iterator.place = extended.place_of(
                 staging, part, front_end=self._front_end, iterator=batches, record=record
             )
-        iterator.slots = self._staging.ready_slots + 2
+        iterator.slots = staging.copying + staging.ready_slots + 2
         if counted:
             iterator.counts, iterator.arrivals = counted, counted.arrivals(before)
-        self._strategy.extended.running_input.began(iterator)
+        self._strategy.extended.running_input.began(iterator, staging.copying)
         return iterator
 
 

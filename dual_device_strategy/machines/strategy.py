@@ -63,7 +63,8 @@ class MultiWorkerDataModelSplitStrategy(tf.distribute.MultiWorkerMirroredStrateg
       communication_options: `tf.distribute.experimental.CommunicationOptions`.  With
         `timeout_seconds`, a worker that hangs is noticed after that time, otherwise after 14
         seconds without a heartbeat.
-      slots: the most batches that may exist beyond the host, on each worker, at least 2.
+      slots: the most batches that may exist beyond the host, on each worker, at least 2.  With six
+        or more, two are COPYING, as in `MirroredDataModelSplitStrategy`.
       shares: refused; they are for the devices of one machine.
     """
 

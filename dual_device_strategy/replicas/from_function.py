@@ -52,6 +52,7 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
                     front_end_spec=spec,
                     devices=(data_device, target),
                     slots=extended.slot_counts(options),
+                    copying=extended.copying_slots(options),
                     host_options=host.options(),
                     captured=extended.captured_by(data_device),
                 )
@@ -74,8 +75,10 @@ class ReplicaDatasetFromFunction(ReplicaDataset):
         iterator = self._iterator(iterators, sealed=False)
         iterator.countable = False
         iterator.cannot_be_saved = "it is of a dataset function"
-        iterator.slots = self._stagings[0].ready_slots + 2
-        self._strategy.extended.running_input.began(iterator)
+        first = self._stagings[0]
+        iterator.slots = first.copying + first.ready_slots + 2
+        copying = max(staging.copying for staging in self._stagings)
+        self._strategy.extended.running_input.began(iterator, copying)
         return iterator
 
     def _numbers(self):

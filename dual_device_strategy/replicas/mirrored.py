@@ -66,11 +66,11 @@ class MirroredDataModelSplitStrategy(tf.distribute.MirroredStrategy):
     numbers on each.
 
     `distribute_datasets_from_function` makes batches for one replica, each prepared by itself; the
-    model devices get them in turns.
+    model devices get them in turns, and each has its own slots.
 
     `slots` counts whole batches, as in `DataModelSplitStrategy`: each data device prepares one at a
     time, two are READY or on their way, one is TRAINING.  Each model device has its piece of them.
-    With six slots or more two are COPYING, to each data device, unless one of them trains as well.
+    With six slots or more two are COPYING, to each data device, except with `shares="auto"`.
 
     With `shares`, a data device may train as well.  Each model device gets its share of the rows of
     every batch, so a data device with much to prepare can be given fewer rows:

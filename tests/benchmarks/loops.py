@@ -1,7 +1,8 @@
 """Time per step in every kind of loop, with copies of several lengths, on the emulated pair.
 
     python tests/benchmarks/loops.py [--rounds=3] [--slots=4] [--copies=0.2,5,15] [--steps=40]
-    python tests/benchmarks/loops.py --grid   # one round of that, then jitter.py: 7 minutes
+    python tests/benchmarks/loops.py --grid   # one round of that, then jitter.py: 9 minutes
+    python tests/benchmarks/loops.py --host_time [--rounds=3] [--copies=0.2,5,15]
 
 A step of 20 ms, a front end of 4 ms, batches of 2 MB over links whose rate makes the copy as long
 as asked.  Each kind of loop is run in turns with our strategy, with one batch that stays on the
@@ -10,6 +11,10 @@ timed is the steady state: each loop first runs WARM steps, whose last loss is r
 that was not run for a while finds all its slots full.  `fit` with a batch on the device is fed with
 numbers.  Medians of the rounds in ms, and ours over the other two.  The rate of the links belongs
 to the emulation, so each length of a copy is a process of its own.
+
+`--host_time` shows what the host does between two steps if the loss is read on every step: the
+medians of next(), of starting the step, and of reading the loss less the 20 ms of the step, each
+with the time on the processor of Python's thread in brackets.
 """
 
 import argparse
@@ -184,6 +189,37 @@ def measure(slots: int, rounds: int, steps: int):
     }
 
 
+def host_times(slots: int, rounds: int, steps: int) -> dict[str, dict[str, tuple[float, float]]]:
+    """source -> what is done between two steps -> ms, and ms on the processor; medians."""
+    parts = "next", "starting", "reading"
+    made = {}
+    for name, (strategy, batches, _) in sources(slots).items():
+        run = tf.function(lambda batch, strategy=strategy: strategy.run(train, args=batch))
+        made[name] = run, batches, {part: [] for part in parts}
+    for _ in range(rounds):
+        for run, batches, times in made.values():
+            for number in range(WARM + steps):
+                clocks = [(time.perf_counter(), time.thread_time())]
+                batch = next(batches)
+                clocks.append((time.perf_counter(), time.thread_time()))
+                loss = run(batch)
+                clocks.append((time.perf_counter(), time.thread_time()))
+                loss.numpy()
+                clocks.append((time.perf_counter(), time.thread_time()))
+                if number >= WARM:
+                    for part, begin, end in zip(parts, clocks, clocks[1:], strict=False):
+                        times[part].append([1e3 * (b - a) for a, b in zip(begin, end, strict=True)])
+    found = {}
+    for name, (_, _, times) in made.items():
+        found[name] = {
+            part: tuple(map(statistics.median, zip(*each, strict=True)))
+            for part, each in times.items()
+        }
+        wall, on_processor = found[name]["reading"]
+        found[name]["reading"] = wall - STEP, on_processor
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
@@ -191,6 +227,7 @@ def main() -> None:
     parser.add_argument("--slots", default="4")
     parser.add_argument("--copies", default="0.2,5,15")
     parser.add_argument("--grid", action="store_true")
+    parser.add_argument("--host_time", action="store_true")
     options = parser.parse_args()
     if options.grid:
         begin = time.perf_counter()
@@ -203,10 +240,16 @@ def main() -> None:
         for copy in copies:
             flags = [f"--rounds={options.rounds}", f"--steps={options.steps}"]
             flags += [f"--slots={options.slots}", f"--copies={copy}"]
+            flags += ["--host_time"] * options.host_time
             subprocess.run([sys.executable, __file__, *flags], check=True)
         return
     emulation.start(gpus=2, memory_mb=1024, gbps=4e-6 * FLOATS / copies[0])
     for slots in map(int, options.slots.split(",")):
+        if options.host_time:
+            for name, times in host_times(slots, options.rounds, options.steps).items():
+                cells = ", ".join(f"{p} {wall:.2f} ({cpu:.2f})" for p, (wall, cpu) in times.items())
+                print(f"copy {copies[0]} ms, {slots} slots, {name}: {cells}", flush=True)
+            continue
         for kind, by_source in measure(slots, options.rounds, options.steps).items():
             ours = by_source["ours"]
             others = "; ".join(

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from dual_device_strategy import DataModelSplitStrategy
+from dual_device_strategy import DataModelSplitStrategy, copies
 from tests.dual_device_strategy.pairs import PAIRS
 
 
@@ -21,6 +21,12 @@ def pair(request):
 @pytest.fixture
 def strategy(pair):
     return DataModelSplitStrategy(*pair)
+
+
+@pytest.fixture
+def small_batches_too(monkeypatch):
+    """Also small batches are copied two at a time."""
+    monkeypatch.setattr(copies, "WORTH_TWO_COPIES", 0)
 
 
 # Runs the mains of one command one after the other, on devices that are made once.

@@ -1,4 +1,4 @@
-"""Tensors for batches."""
+"""Tensors for batches, and how much of a device they take."""
 
 import tensorflow as tf
 
@@ -11,3 +11,8 @@ def of_every_type(numbers: tf.Tensor) -> dict[str, tf.Tensor]:
         "half": tf.cast(numbers, tf.float16),
         "words": tf.strings.as_string(numbers),
     }
+
+
+def live(device: str) -> int:
+    """The bytes of all tensors on an emulated GPU now."""
+    return tf.config.experimental.get_memory_info(device)["current"]

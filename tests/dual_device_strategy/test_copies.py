@@ -9,28 +9,20 @@ from dual_device_strategy import (
     DataModelSplitStrategy,
     MirroredDataModelSplitStrategy,
     compat,
-    copies,
     emulation,
     on_data_device,
 )
-from tests.dual_device_strategy.tensors import of_every_type
+from tests.dual_device_strategy.tensors import live, of_every_type
 from tests.waiting import at_rest, wait_until
 
 MB = 1_000_000
 
-
-@pytest.fixture(autouse=True)
-def two_copies_for_small_batches_too(monkeypatch):
-    monkeypatch.setattr(copies, "WORTH_TWO_COPIES", 0)
+pytestmark = pytest.mark.usefixtures("small_batches_too")
 
 
 @pytest.fixture(params=[4, 5, 6])
 def strategy(request):
     return DataModelSplitStrategy("GPU:1", "GPU:0", slots=request.param)
-
-
-def live(device):
-    return tf.config.experimental.get_memory_info(device)["current"]
 
 
 def test_every_epoch_has_all_batches_in_order_through_copies_two_at_a_time(strategy):

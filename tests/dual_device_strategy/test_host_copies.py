@@ -9,22 +9,15 @@ import tensorflow as tf
 
 from dual_device_strategy import (
     DataModelSplitStrategy,
-    MirroredDataModelSplitStrategy,
-    copies,
     data_scope,
     emulation,
     on_data_device,
 )
-from tests.dual_device_strategy.tensors import of_every_type
+from tests.dual_device_strategy.tensors import live, of_every_type
 from tests.waiting import at_rest, wait_until
 
 MB = 1_000_000
 DATA, MODEL = "GPU:1", "GPU:0"
-
-
-@pytest.fixture
-def for_small_batches_too(monkeypatch):
-    monkeypatch.setattr(copies, "WORTH_TWO_COPIES", 0)
 
 
 def distributed(dataset, slots, **settings):
@@ -70,10 +63,6 @@ def test_all_others_are_copied_in_the_slot_that_prepares_them(devices, slots, sp
     assert dataset._staging.ready_slots == (2 if slots == "auto" else 4)
 
 
-def live(device):
-    return tf.config.experimental.get_memory_info(device)["current"] / MB
-
-
 @pytest.mark.parametrize(("slots", "on_data", "on_model"), [(5, 1, 4), (6, 3, 3), (7, 3, 4)])
 def test_batches_at_rest_are_as_many_on_each_device_as_the_slots_say(slots, on_data, on_model):
     numbers = tf.data.Dataset.range(20).map(lambda i: tf.fill([MB // 4], tf.cast(i, tf.float32)))
@@ -83,7 +72,7 @@ def test_batches_at_rest_are_as_many_on_each_device_as_the_slots_say(slots, on_d
     iterator = iter(dataset)
 
     def held():
-        return [live(device) - then for device, then in zip((DATA, MODEL), before, strict=True)]
+        return [(live(d) - then) / MB for d, then in zip((DATA, MODEL), before, strict=True)]
 
     for number in range(3):
         batch = next(iterator)
@@ -94,7 +83,7 @@ def test_batches_at_rest_are_as_many_on_each_device_as_the_slots_say(slots, on_d
     wait_until(lambda: max(held()) < 0.2, lambda: str(held()))
 
 
-def test_no_more_batches_are_taken_from_the_host_than_there_are_slots(for_small_batches_too):
+def test_no_more_batches_are_taken_from_the_host_than_there_are_slots(small_batches_too):
     with tf.device("CPU:0"):
         taken = tf.Variable(0, dtype=tf.int64)
     options = tf.data.Options()
@@ -118,7 +107,7 @@ def test_batches_leave_the_host_from_pinned_memory():
     assert use[1].bytes_pageable <= 100  # what the iterators' last functions return
 
 
-def test_every_kind_of_tensor_reaches_the_front_end(for_small_batches_too):
+def test_every_kind_of_tensor_reaches_the_front_end(small_batches_too):
     def make(i):
         numbers = tf.stack([i, i + 1])
         return {
@@ -135,66 +124,8 @@ def test_every_kind_of_tensor_reaches_the_front_end(for_small_batches_too):
     assert number == 8
 
 
-def test_each_of_several_data_devices_has_them(run_python, tmp_path):
-    code = """
-import time, tensorflow as tf
-from dual_device_strategy import MirroredDataModelSplitStrategy, data_scope
-from dual_device_strategy import emulation, on_data_device
-emulation.start(gpus=4, memory_mb=256)
-devices = ["GPU:2", "GPU:3"], ["GPU:0", "GPU:1"]
-
-def plus_one(x, drawn):
-    return tf.debugging.check_numerics(x + 1.0 + drawn / 1000, "")
-
-def iterator(length, front_end=plus_one):
-    strategy = MirroredDataModelSplitStrategy(*devices, slots=6)
-    with strategy.scope(), data_scope():
-        generator = tf.random.Generator.from_seed(3)
-    numbers = tf.data.Dataset.range(length)
-    dataset = numbers.map(lambda i: tf.fill([2, 125_000], tf.cast(i, tf.float32)))
-    dataset = dataset.apply(on_data_device(lambda x: front_end(x, generator.uniform([]))))
-    made = iter(strategy.experimental_distribute_dataset(dataset))
-    assert strategy.extended.running_input.copying == 2
-    return made
-
-def numbers(batches):
-    found = [[float(piece[0, -1]) - 1 for piece in batch.values] for batch in batches]
-    assert all(one == other for one, other in found), found
-    return [one for one, _ in found]
-
-for length in (0, 1, 5, 12):
-    assert [int(x) for x in numbers(iterator(length))] == list(range(length))
-batches, found = iterator(7, lambda x, _: tf.debugging.check_numerics(x / (x - 3.0), "")), []
-for _ in range(7):
-    try:
-        found.append(float(next(batches).values[0][0, 0]))
-    except tf.errors.InvalidArgumentError:
-        found.append(None)
-assert [i for i, x in enumerate(found) if x is None] == [3], found
-assert next(batches, None) is None
-batches = iterator(20)
-for _ in range(6):
-    next(batches)
-time.sleep(0.05)  # now the slots are full
-path = tf.train.Checkpoint(iterator=batches).write("checkpoint")
-batches = iterator(20)
-next(batches)
-tf.train.Checkpoint(iterator=batches).read(path)
-assert numbers(batches) == numbers(iterator(20))[6:]
-"""
-    result = run_python(code, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-
-
-def test_data_devices_that_train_have_none():
-    strategy = MirroredDataModelSplitStrategy([DATA], [MODEL, DATA], shares=(0.6, 0.4), slots=6)
-    dataset = tf.data.Dataset.from_tensors(tf.ones([10, MB // 4]))
-    assert len(list(strategy.experimental_distribute_dataset(dataset))) == 1
-    assert strategy.extended.running_input.copying == 0
-
-
 @pytest.mark.parametrize("slots", [5, 6])
-def test_errors_of_the_host_and_of_the_front_end_come_at_their_places(for_small_batches_too, slots):
+def test_errors_of_the_host_and_of_the_front_end_come_at_their_places(small_batches_too, slots):
     def checked(x, bad):
         return tf.debugging.check_numerics(1.0 / (x - bad), "") * (x - bad) * x
 
@@ -212,7 +143,7 @@ def test_errors_of_the_host_and_of_the_front_end_come_at_their_places(for_small_
 
 
 @pytest.mark.parametrize("warm_up", [False, True])
-def test_only_the_host_ends_the_batches(for_small_batches_too, warm_up):
+def test_only_the_host_ends_the_batches(small_batches_too, warm_up):
     for length in (0, 1, 5, 9):
         numbers = tf.data.Dataset.range(length)
         assert [int(x) for x in distributed(numbers, 6, warm_up=warm_up)] == list(range(length))
@@ -226,7 +157,7 @@ def test_only_the_host_ends_the_batches(for_small_batches_too, warm_up):
     assert seen == [0, 1, 2]
 
 
-def test_a_checkpoint_has_the_batches_that_are_on_their_way(for_small_batches_too, tmp_path):
+def test_a_checkpoint_has_the_batches_that_are_on_their_way(small_batches_too, tmp_path):
     def make():
         strategy = DataModelSplitStrategy(DATA, MODEL, slots=6)
         with strategy.scope(), data_scope():

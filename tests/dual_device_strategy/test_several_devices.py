@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import MirroredDataModelSplitStrategy, data_scope, on_data_device
+from tests.dual_device_strategy.tensors import live
 from tests.waiting import at_rest, wait_until
 
 
@@ -31,10 +32,6 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(data, model, settings, s
     with pytest.raises(ValueError, match=said) as raised:
         MirroredDataModelSplitStrategy(data, model, **settings)
     assert "\n" not in str(raised.value)
-
-
-def live(device):
-    return tf.config.experimental.get_memory_info(device)["current"]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import tensorflow as tf
 from dual_device_strategy import (
     MidEpochBackup,
     MultiWorkerDataModelSplitStrategy,
+    copies,
     data_scope,
     on_data_device,
 )
@@ -31,6 +32,8 @@ handler = signal.getsignal(signal.SIGTERM)
 
 if OURS:
     slots = int(os.environ.get("MACHINES_SLOTS", "4"))
+    if slots >= 6:
+        copies.WORTH_TWO_COPIES = 0  # so small batches are copied ahead, as large ones are
     resolver = None
     if "SLURM_PROCID" in os.environ:
         resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(

@@ -12,14 +12,19 @@ PROGRAM = str(Path(__file__).parent / "program.py")
 
 
 LOOPS = ["eager", "of_unknown_length", "in_a_function", "from_a_function"]
-# Two replicas on each worker: ours with two data devices beside them.
 ONE = {
     "ours": {"EMULATED_GPUS": "2", "MACHINES_DATA": "GPU:1", "MACHINES_MODEL": "GPU:0"},
     "theirs": {"EMULATED_GPUS": "1"},
 }
+# Two replicas on each worker: ours with two data devices beside them, and COPYING slots.
 LOOPS_OF_SEVERAL = ["of_unknown_length", "from_a_function"]
 SEVERAL = {
-    "ours": {"EMULATED_GPUS": "4", "MACHINES_DATA": "GPU:2,GPU:3", "MACHINES_MODEL": "GPU:0,GPU:1"},
+    "ours": {
+        "EMULATED_GPUS": "4",
+        "MACHINES_DATA": "GPU:2,GPU:3",
+        "MACHINES_MODEL": "GPU:0,GPU:1",
+        "MACHINES_SLOTS": "6",
+    },
     "theirs": {"EMULATED_GPUS": "2"},
 }
 
