@@ -56,6 +56,8 @@ model.fit(data, epochs=3, shuffle=False, verbose=0, callbacks=[Losses(), *backup
 print(getattr(strategy, "shares", None))
 """
 
+QUICK = {"UNOPTIMIZED_GRAPHS": "1"}
+
 
 def losses(path):
     if not path.exists():
@@ -64,7 +66,7 @@ def losses(path):
 
 
 def started(processes, arguments, slow_from):
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "SLOW_FROM": str(slow_from)}
+    env = {**os.environ, **QUICK, "PYTHONPATH": str(ROOT), "SLOW_FROM": str(slow_from)}
     return processes.start(arguments, env={**env, "TF_CPP_MIN_LOG_LEVEL": "2"})
 
 
@@ -74,7 +76,7 @@ def wait_for(process, file, count):
 
 @pytest.mark.slow
 def test_killed_at_five_random_moments_the_losses_are_the_same(run_python, processes, tmp_path):
-    done = run_python(["-c", FIT, tmp_path / "expected", ""])
+    done = run_python(["-c", FIT, tmp_path / "expected", ""], **QUICK)
     assert done.returncode == 0, done.stderr[-2000:]
     expected = {(epoch, batch): loss for epoch, batch, loss in losses(tmp_path / "expected")}
     assert len(expected) == 120
@@ -91,7 +93,7 @@ def test_killed_at_five_random_moments_the_losses_are_the_same(run_python, proce
         seen += losses(file)
         starts.append(losses(file)[0][:2])
     file.unlink()
-    done = run_python(["-c", FIT, file, tmp_path / "backup"])
+    done = run_python(["-c", FIT, file, tmp_path / "backup"], **QUICK)
     assert done.returncode == 0, done.stderr[-2000:]
     seen += losses(file)
     assert starts == sorted(starts) and starts[-1] > [0, 30]  # it went on every time
@@ -105,7 +107,7 @@ def test_killed_after_shares_were_chosen_it_goes_on_with_them_and_the_same_losse
     run_python, processes, tmp_path
 ):
     expected, file, backup = tmp_path / "expected", tmp_path / "losses", tmp_path / "backup"
-    done = run_python(["-c", FIT, expected, "", "auto"])
+    done = run_python(["-c", FIT, expected, "", "auto"], **QUICK)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "(0.75, 0.25)\n"  # not the equal ones of the first epoch
     process = started(processes, ["-c", FIT, file, backup, "auto"], slow_from=60)
@@ -113,7 +115,7 @@ def test_killed_after_shares_were_chosen_it_goes_on_with_them_and_the_same_losse
     process.kill()
     assert process.wait(60) == -signal.SIGKILL, process.stderr[-2000:]
     file.unlink()
-    done = run_python(["-c", FIT, file, backup, "auto"])
+    done = run_python(["-c", FIT, file, backup, "auto"], **QUICK)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "(0.75, 0.25)\n"
     after = losses(file)
