@@ -3,19 +3,15 @@
 import json
 from pathlib import Path
 
-import keras
 import numpy as np
 
 from myxtts.text.languages import find_language
+from myxtts.xtts_v2.beginning import random_tensors, with_vocabulary
 from myxtts.xtts_v2.config import ModelArgs, PublishedConfig
 from myxtts.xtts_v2.directory import PublishedDirectory
-from myxtts.xtts_v2.dvae import Dvae
-from myxtts.xtts_v2.hifigan import HifiGan
-from myxtts.xtts_v2.names import Names
-from myxtts.xtts_v2.networks import make_conditioning, make_gpt
+from myxtts.xtts_v2.new_vocabulary import vocabulary_file
 from myxtts.xtts_v2.normaliser import Normaliser
 from myxtts.xtts_v2.sizes import DvaeSizes, HifiGanSizes, PublishedModel, SpeakerSizes
-from myxtts.xtts_v2.speaker import SpeakerEncoder
 
 LICENCE = "nobody's: random weights"
 SMALL_SPEAKER = SpeakerSizes((8, 8, 16, 16), (1, 1, 1, 1), 16)
@@ -29,35 +25,10 @@ def letters_vocabulary(*languages: str) -> str:
     letters = [*"abcdefghijklmnopqrstuvwxyz", *".,!?;:'-"]
     if "fa" in languages:
         letters += sorted(find_language("fa").alphabet)
-    ids = {token: number for number, token in enumerate([*special, *letters])}
-    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    added = [{"id": ids[token], "content": token, "special": True, **plain} for token in special]
-    file = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
-        "normalizer": None,
-        "pre_tokenizer": {"type": "Whitespace"},
-        "post_processor": None,
-        "decoder": None,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "vocab": ids,
-            "merges": [],
-        },
-    }
-    return json.dumps(file)
+    return vocabulary_file(special, letters)
 
 
-def make_start(
-    path: Path,
-    vocabulary: str | None = None,
+def small_model(
     *,
     layers: int = 2,
     width: int = 32,
@@ -65,14 +36,8 @@ def make_start(
     dvae: DvaeSizes = SMALL_DVAE,
     hifigan_width: int = 16,
     speaker: SpeakerSizes = SMALL_SPEAKER,
-    mel_stats: np.ndarray | None = None,
-    seed: int = 0,
-) -> PublishedDirectory:
-    """Writes it into the new directory `path`. `vocabulary`: the text of a vocab.json."""
-    vocabulary = vocabulary or letters_vocabulary("en", "de")
-    file = json.loads(vocabulary)
-    ids = file["model"]["vocab"]
-    tokens = 1 + max([*file["model"]["vocab"].values(), *(t["id"] for t in file["added_tokens"])])
+) -> PublishedModel:
+    """The sizes, without those that the vocabulary gives."""
     args = ModelArgs(
         gpt_layers=layers,
         gpt_n_model_channels=width,
@@ -80,24 +45,37 @@ def make_start(
         gpt_n_heads=heads,
         gpt_max_audio_tokens=280,
         gpt_max_text_tokens=200,
-        gpt_number_text_tokens=tokens,
         gpt_num_audio_tokens=dvae.codes + 2,
         gpt_start_audio_token=dvae.codes,
         gpt_stop_audio_token=dvae.codes + 1,
         d_vector_dim=speaker.size,
     )
-    model = PublishedModel(
+    return PublishedModel(
         args=args,
         speaker=speaker,
         hifigan=HifiGanSizes(inputs=width, width=hifigan_width, speaker=speaker.size),
         dvae=dvae,
     )
-    keras.utils.set_random_seed(seed)
+
+
+def make_start(
+    path: Path,
+    vocabulary: str | None = None,
+    *,
+    mel_stats: np.ndarray | None = None,
+    seed: int = 0,
+    **sizes,
+) -> PublishedDirectory:
+    """Writes it into the new directory `path`. `vocabulary`: the text of a vocab.json; `sizes` are
+    those of `small_model`."""
+    vocabulary = vocabulary or letters_vocabulary("en", "de")
+    ids = json.loads(vocabulary)["model"]["vocab"]
+    model = with_vocabulary(small_model(**sizes), vocabulary)
     stats = np.full(80, 5.0, np.float32) if mel_stats is None else mel_stats.astype(np.float32)
-    tables = made_tables(model)
+    tables = random_tensors(model, seed)
     directory = PublishedDirectory(
         path=str(path),
-        config=PublishedConfig(args),
+        config=PublishedConfig(model.args),
         model={**tables[0], "mel_stats": stats},
         dvae=tables[1],
         vocabulary=vocabulary,
@@ -107,12 +85,3 @@ def make_start(
     )
     directory.write(path)
     return directory
-
-
-def made_tables(model: PublishedModel) -> tuple[dict, dict]:
-    """Random tensors under their published names."""
-    names, dvae = Names(), Names()
-    make_conditioning(model, names), make_gpt(model, names)
-    SpeakerEncoder(model.speaker, names), HifiGan(model.hifigan, names)
-    Dvae(model.dvae, dvae)
-    return names.tensors(), dvae.tensors()

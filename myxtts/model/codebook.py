@@ -1,9 +1,11 @@
-"""What our codebook and the published one share: codes for vectors, and moving averages."""
+"""What our codebook and the published one share: codes for vectors, moving averages, and new
+places for codes that are not used."""
 
 import keras
 import tensorflow as tf
 
 from myxtts.model import whole_batch
+from myxtts.model.layers import salted
 
 
 class AveragingCodebook(keras.layers.Layer):
@@ -63,6 +65,31 @@ class AveragingCodebook(keras.layers.Layer):
             "counts": self.decay * self.counts + (1 - self.decay) * hits,
             "sums": self.decay * self.sums + (1 - self.decay) * of_code,
         }
+
+    def placed_anew(self, step: dict, unused, *, real, seed, after: int) -> tuple:
+        """`(counts, sums, unused)` of a step of `averaged`, in which a code that was not used for
+        `after` steps is moved to one of the batch's vectors, drawn by the seed.
+
+        `unused` are the steps since each code was used; of the vectors in a row only those count
+        where `real` is 1.
+        """
+        unused = tf.where(step["hits"] > 0, 0.0, unused + 1.0)
+        dead = unused >= after
+        real = whole_batch.gathered(real)
+        placed = self._drawn(whole_batch.gathered(step["flat"]), real, seed)
+        # A new code gets the weight of a moderately used one, so that the first vectors assigned
+        # to it move it.
+        counts = tf.where(dead, tf.ones_like(unused) * (1 - self.decay), step["counts"])
+        sums = tf.where(dead[:, None], placed * (1 - self.decay), step["sums"])
+        return counts, sums, tf.where(dead, 0.0, unused)
+
+    def _drawn(self, flat, real, seed):
+        """A vector of the batch for every code, each taken once if there are enough."""
+        places = tf.shape(flat)[0]
+        lots = tf.random.stateless_uniform([places], salted(seed, 1)) * real - (1.0 - real)
+        order = tf.argsort(lots, direction="DESCENDING")
+        there = tf.maximum(tf.cast(tf.reduce_sum(real), tf.int32), 1)
+        return tf.gather(flat, tf.gather(order, tf.range(self.vectors.shape[0]) % there))
 
     @staticmethod
     def assign(sane, *pairs) -> None:

@@ -6,10 +6,9 @@ import keras
 import tensorflow as tf
 
 from myxtts.config import AudioConfig
-from myxtts.model import whole_batch
 from myxtts.model.codebook import AveragingCodebook
 from myxtts.model.config import TokenizerConfig
-from myxtts.model.layers import log_mel_of, mask_of, masked_mean, normal, normalised, salted
+from myxtts.model.layers import log_mel_of, mask_of, masked_mean, normal, normalised
 
 
 class AudioTokenizer(keras.Model):
@@ -126,16 +125,13 @@ class Codebook(AveragingCodebook):
     def follow(self, vectors, codes, there, seed) -> None:
         """One step of the moving averages, of the whole batch; unused codes are placed anew."""
         step = self.averaged(vectors, codes, there)
-        counts, sums = step["counts"], step["sums"]
-        unused = tf.where(step["hits"] > 0, 0.0, self.unused + 1.0)
-        dead = unused >= self.config.revive_after
-        real = whole_batch.gathered(tf.reshape(there, [-1]))
-        placed = self._drawn(whole_batch.gathered(step["flat"]), real, seed)
-        # A new code gets the weight of a moderately used one, so that the first vectors assigned
-        # to it move it.
-        counts = tf.where(dead, tf.ones_like(counts) * (1 - self.decay), counts)
-        sums = tf.where(dead[:, None], placed * (1 - self.decay), sums)
-        unused = tf.where(dead, 0.0, unused)
+        counts, sums, unused = self.placed_anew(
+            step,
+            self.unused,
+            real=tf.reshape(there, [-1]),
+            seed=seed,
+            after=self.config.revive_after,
+        )
         moved = sums / tf.maximum(counts, 1e-6)[:, None]
         vectors = tf.where((counts > 1e-6)[:, None], moved, self.vectors)
         self.assign(
@@ -145,14 +141,6 @@ class Codebook(AveragingCodebook):
             (self.counts, counts),
             (self.unused, unused),
         )
-
-    def _drawn(self, flat, real, seed):
-        """A vector of the batch for every code, each taken once if there are enough."""
-        places = tf.shape(flat)[0]
-        lots = tf.random.stateless_uniform([places], salted(seed, 1)) * real - (1.0 - real)
-        order = tf.argsort(lots, direction="DESCENDING")
-        there = tf.maximum(tf.cast(tf.reduce_sum(real), tf.int32), 1)
-        return tf.gather(flat, tf.gather(order, tf.range(self.config.codes) % there))
 
 
 class Conv(keras.layers.Layer):

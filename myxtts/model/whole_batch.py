@@ -67,6 +67,14 @@ def ratio(numerator: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     return divided(numerator)
 
 
+def moments(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Mean and variance of every channel (the last axis), and how many places they are of."""
+    places = list(range(x.shape.rank - 1))
+    count = total(tf.cast(tf.size(x) // x.shape[-1], tf.float32))
+    mean = total(tf.reduce_sum(x, places)) / count
+    return mean, total(tf.reduce_sum(tf.square(x - mean), places)) / count, count
+
+
 def for_this_replica(seed: tf.Tensor) -> tf.Tensor:
     """A seed of this replica's own: rows on different replicas must not share their dropout."""
     if replicas() == 1:

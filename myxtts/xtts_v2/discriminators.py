@@ -15,7 +15,6 @@ from myxtts.xtts_v2.names import Names
 
 PERIODS = (2, 3, 5, 7, 11)
 _GROUP = 4  # channels of a group in the wide layers of the one without a period
-_GAIN = 3**-0.5  # as weights begin in PyTorch
 
 
 class Discriminators(keras.Model):
@@ -59,11 +58,10 @@ class _Member(keras.layers.Layer):
                     size,
                     stride=stride,
                     groups=max(1, inputs // _GROUP) if size == 41 else 1,
-                    gain=_GAIN,
                 )
             )
             inputs = outputs
-        self.score = WeightNormConv1D(names.below("conv_post"), inputs, 1, 3, gain=_GAIN)
+        self.score = WeightNormConv1D(names.below("conv_post"), inputs, 1, 3)
         self.built = True
 
     def call(self, waveform):

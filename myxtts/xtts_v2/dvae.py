@@ -22,10 +22,10 @@ _DECAY, _EPSILON = 0.99, 1e-5
 class Dvae(keras.Model):
     """The published discrete autoencoder: `codes_of` encodes mels, calling it trains it.
 
-    Mels are `mels.log_mel(..., DVAE_FFT)`: float32 [B, frames, mels].
+    Mels are `mels.log_mel(..., DVAE_FFT)`: float32 [B, frames, mels]. `revived`: see `Codebook`.
     """
 
-    def __init__(self, sizes: DvaeSizes, names: Names):
+    def __init__(self, sizes: DvaeSizes, names: Names, revived: bool = False):
         super().__init__(autocast=False)
         self.sizes = sizes
         outer, inner = sizes.width, 2 * sizes.width
@@ -36,7 +36,7 @@ class Dvae(keras.Model):
         ]
         self.encoder = [ResidualBlock(encoder.below(2 + i), inner) for i in range(_BLOCKS)]
         self.to_code = pointwise(encoder.below(2 + _BLOCKS), inner, sizes.code_size)
-        self.codebook = Codebook(sizes, names.below("codebook"))
+        self.codebook = Codebook(sizes, names.below("codebook"), revived)
         self.from_code = pointwise(decoder.below(0), sizes.code_size, inner)
         self.decoder = [ResidualBlock(decoder.below(1 + i), inner) for i in range(_BLOCKS)]
         up = 1 + _BLOCKS
@@ -68,17 +68,18 @@ class Dvae(keras.Model):
         """The decoded mels, float32 [B, 4 * codes, mels]."""
         return self._decoded(self.codebook.vectors_of(codes))
 
-    def call(self, mel: tf.Tensor, training: bool = False) -> dict:
+    def call(self, mel: tf.Tensor, training: bool = False, there=None, seed=None) -> dict:
         """Losses and outputs for mels whose number of frames is a multiple of 4.
 
-        With `training` the codebook is updated as well, by moving averages instead of gradients.
+        With `training` the codebook is updated as well, by moving averages instead of gradients. A
+        revived one needs a seed, and `there` float32 [B, codes]: 1 where a clip is, 0 behind it.
         """
         vectors = self.vectors_of(mel)
         codes = self.codebook.nearest(vectors)
         chosen = self.codebook.vectors_of(codes)
         far = tf.square(vectors - tf.stop_gradient(chosen))
         if training:
-            self.codebook.follow(tf.stop_gradient(vectors), codes)
+            self.codebook.follow(tf.stop_gradient(vectors), codes, there=there, seed=seed)
         rebuilt = self._decoded(vectors + tf.stop_gradient(chosen - vectors))
         reconstruction, commitment = whole_batch.means([tf.square(rebuilt - mel), far])
         return {
@@ -98,9 +99,16 @@ class Dvae(keras.Model):
 
 
 class Codebook(AveragingCodebook):
-    """The codes' vectors; the count of an unused code is kept above zero."""
+    """The codes' vectors; the count of an unused code is kept above zero.
 
-    def __init__(self, sizes: DvaeSizes, names: Names):
+    If it is `revived`, the codes start as vectors of the first batch, and so does a code that was
+    not used for a while. Random codes are far from what a random encoder makes: one of them would
+    be the nearest to all of it, and the others would never be used.
+    """
+
+    _REVIVED_AFTER = 50  # steps
+
+    def __init__(self, sizes: DvaeSizes, names: Names, revived: bool = False):
         start = names.initializer(normal(1.0))
         super().__init__(sizes.codes, sizes.code_size, start=start, decay=_DECAY)
         if names.drawn:
@@ -108,12 +116,25 @@ class Codebook(AveragingCodebook):
         names.add("embed", self.vectors, axes=(1, 0))
         names.add("embed_avg", self.sums, axes=(1, 0))
         names.add("cluster_size", self.counts)
+        self.unused = None
+        if revived:  # at first every code is due to be placed
+            start = keras.initializers.Constant(self._REVIVED_AFTER)
+            self.unused = self.state((sizes.codes,), start)
         self.built = True
 
-    def follow(self, vectors: tf.Tensor, codes: tf.Tensor) -> None:
+    def follow(self, vectors: tf.Tensor, codes: tf.Tensor, there=None, seed=None) -> None:
         """One step of the moving averages, over the whole batch."""
         step = self.averaged(vectors, codes)
         counts, sums = step["counts"], step["sums"]
+        if self.unused is not None:
+            counts, sums, unused = self.placed_anew(
+                step,
+                self.unused,
+                real=tf.reshape(there, [-1]),
+                seed=seed,
+                after=self._REVIVED_AFTER,
+            )
+            self.assign(step["sane"], (self.unused, unused))
         total = tf.reduce_sum(counts)
         share = (counts + _EPSILON) / (total + counts.shape[0] * _EPSILON) * total
         moved = sums / share[:, None]

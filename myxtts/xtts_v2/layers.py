@@ -9,6 +9,7 @@ import math
 import keras
 import tensorflow as tf
 
+from myxtts.model import whole_batch
 from myxtts.model.layers import Norm, normal
 from myxtts.xtts_v2.names import Names
 
@@ -58,16 +59,53 @@ def group_norm(names: Names, width: int) -> keras.layers.GroupNormalization:
     return layer
 
 
-def batch_norm(names: Names, width: int, rank: int) -> keras.layers.BatchNormalization:
-    """torch.nn.BatchNorm, to be called with training=False: nothing published trains one."""
-    layer = keras.layers.BatchNormalization(epsilon=1e-5)
-    layer.build((*[None] * (rank - 1), width))
-    names.add("weight", layer.gamma)
-    names.add("bias", layer.beta)
-    names.add("running_mean", layer.moving_mean)
-    names.add("running_var", layer.moving_variance)
-    names.carry("num_batches_tracked", 0)
-    return layer
+class BatchNorm(keras.layers.Layer):
+    """torch.nn.BatchNorm over all but the channels, in float32. In training the whole batch is its
+    own measure, on all replicas together, and the moving statistics follow it."""
+
+    _MOMENTUM, _EPSILON = 0.1, 1e-5
+
+    def __init__(self, names: Names, width: int):
+        super().__init__(autocast=False)
+
+        def weight(start, **options):
+            return self.add_weight(shape=(width,), initializer=start, autocast=False, **options)
+
+        # Equal on all replicas.
+        state = {"trainable": False, "aggregation": "only_first_replica"}
+        self.gain, self.offset = weight("ones"), weight("zeros")
+        self.mean, self.variance = weight("zeros", **state), weight("ones", **state)
+        names.add("weight", self.gain)
+        names.add("bias", self.offset)
+        names.add("running_mean", self.mean)
+        names.add("running_var", self.variance)
+        names.carry("num_batches_tracked", 0)
+        self.built = True
+
+    def call(self, x, training=False):
+        wide = tf.cast(x, tf.float32)
+        mean, variance = tf.convert_to_tensor(self.mean), tf.convert_to_tensor(self.variance)
+        if training:
+            mean, variance = self._measured(wide)
+        made = tf.nn.batch_normalization(
+            wide,
+            mean,
+            variance,
+            offset=tf.convert_to_tensor(self.offset),
+            scale=tf.convert_to_tensor(self.gain),
+            variance_epsilon=self._EPSILON,
+        )
+        return tf.cast(made, self.compute_dtype)
+
+    def _measured(self, x):
+        mean, variance, count = whole_batch.moments(x)
+        # A step with numbers that are not finite is left out by the trainer.
+        sane = tf.reduce_all(tf.math.is_finite(mean) & tf.math.is_finite(variance))
+        unbiased = variance * count / tf.maximum(count - 1.0, 1.0)
+        for moving, now in ((self.mean, mean), (self.variance, unbiased)):
+            moved = moving + self._MOMENTUM * (tf.stop_gradient(now) - moving)
+            moving.assign(tf.where(sane, moved, moving))
+        return mean, variance
 
 
 class Conv1D(keras.layers.Layer):
@@ -121,7 +159,7 @@ class WeightNormConv1D(keras.layers.Layer):
         rate: int | None = None,
         stride: int = 1,
         groups: int = 1,
-        gain: float = 1.0,
+        gain: float = 3**-0.5,  # as weights begin in PyTorch
     ):
         super().__init__()
         self.size, self.dilation, self.rate, self.outputs = size, dilation, rate, outputs

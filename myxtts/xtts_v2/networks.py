@@ -42,11 +42,11 @@ def make_conditioning(model: PublishedModel, names: Names) -> Conditioning:
 
 def make_dvae(model: PublishedModel, names: Names) -> Dvae:
     """The DVAE, whose tensors are in a file of their own."""
-    return _named(Dvae(model.dvae, names), names)
+    return _named(Dvae(model.dvae, names, revived=model.from_random), names)
 
 
 def make_speaker(model: PublishedModel, names: Names) -> SpeakerEncoder:
-    """The speaker encoder, which is never trained."""
+    """The speaker encoder, which is trained only where all weights begin as random ones."""
     return _named(SpeakerEncoder(model.speaker, names), names)
 
 

@@ -8,6 +8,7 @@ from myxtts.config import need
 from myxtts.xtts_v2.config import ModelArgs
 
 CODE_SAMPLES, CODE_RATE = 1024, 22050  # a code lasts 1,024 samples at this rate
+MELS = 80  # bands
 CROPS = ("same_clip", "other_clip")
 LEFT_OUT = ("last_row", "every_row", "nothing")
 PADDINGS = ("zeros", "mirrored")
@@ -127,8 +128,27 @@ class PublishedModel:
     dvae: DvaeSizes = DvaeSizes()
     objective: Objective = Objective()
     sound: SoundObjective = SoundObjective()
+    # Whether it begins with random weights: the DVAE's codebook is then placed where its encoder
+    # is, and the speaker encoder is trained as well.
+    from_random: bool = False
     added_tokens: bool = False  # whether a language was added; its rows are trained with adapters
     adapter_rank: int = 0  # 0 trains all weights; a rank trains low-rank changes of matrices
 
     def __post_init__(self):
         need(self.adapter_rank >= 0, "adapter_rank", self.adapter_rank, "0 or more")
+        if not self.from_random:  # else the sizes are those of tensors that fit together
+            return
+        need(self.adapter_rank == 0, "adapter_rank", self.adapter_rank, "0 with random weights")
+        for name, found, needed in (
+            ("hifigan.inputs", self.hifigan.inputs, self.args.gpt_n_model_channels),
+            ("hifigan.speaker", self.hifigan.speaker, self.speaker.size),
+            ("args.d_vector_dim", self.args.d_vector_dim, self.speaker.size),
+            ("dvae.codes", self.dvae.codes, self.args.codes),
+            ("dvae.mels", self.dvae.mels, MELS),
+            ("hifigan.width % 16", self.hifigan.width % 16, 0),
+        ):
+            need(found == needed, name, found, f"{needed}, as the other sizes have it")
+        for name, least in (("filters", 8), ("blocks", 1)):
+            found = getattr(self.speaker, name)
+            fits = len(found) == 4 and min(found) >= least
+            need(fits, f"speaker.{name}", found, f"four numbers of {least} or more")

@@ -8,6 +8,7 @@ from myxtts.config import AudioConfig
 from myxtts.model import vocoder_losses
 from myxtts.model.layers import masked_mean
 from myxtts.model.speaker import speaker_loss
+from myxtts.model.whole_batch import means, moments
 
 ROWS, FIRST = 6, 2  # parts of unequal size
 
@@ -35,7 +36,14 @@ def critics(x, other, rows):
     return features + vocoder_losses.adversarial_loss(maps)
 
 
-@pytest.mark.parametrize("loss", [masked, contrast, spectra, critics])
+def normed(x, other, rows):
+    channels = tf.reshape(x, [-1, 512, 8])
+    mean, variance, _ = moments(channels)
+    made = tf.reshape((channels - mean) * tf.math.rsqrt(variance + 1e-5), tf.shape(x))
+    return means([tf.sin(made) * other])[0]
+
+
+@pytest.mark.parametrize("loss", [normed, masked, contrast, spectra, critics])
 def test_two_replicas_have_the_loss_and_the_gradient_of_the_whole_batch(loss):
     strategy = MirroredDataModelSplitStrategy(["CPU:2"], ["CPU:0", "CPU:1"])
     x, other, rows = noise([ROWS, 4096], 1), noise([ROWS, 4096], 2), tf.range(ROWS)
