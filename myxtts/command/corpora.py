@@ -80,7 +80,7 @@ def clips_of(job: Job) -> Clips:
         beside = job.values.prepared_dir and f"{job.values.prepared_dir}_kept"
         places["kept"], _ = _prepared(job.kept.source, job, beside)
         training = job.kept.mixed(training, Corpus.load(places["kept"], known=training))
-    if job.start is not None and job.start.source is not None:
+    if job.train.model.form != "own":
         training = _readable(training)
         validation = validation and _readable(validation)
     return Clips(training, validation, places, summary)

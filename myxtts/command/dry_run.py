@@ -41,8 +41,12 @@ def describe(job: Job, clips: Clips, devices: Devices) -> None:
 
 def _start(job: Job) -> Iterator[str]:
     start = job.start
-    yield f"weights    those of {start.path}"
-    if start.licence:
+    if start.path is None:
+        tags = ", ".join(start.vocabulary.languages)
+        yield f"weights    random; vocab.json ({tags}) and mel_stats are made from the corpus"
+    else:
+        yield f"weights    those of {start.path}"
+    if start.path and start.licence:
         yield f"licence    {start.licence}; it holds for this run and all that descends from it"
     for stage in job.stages:
         config = job.train.stage(stage)

@@ -75,12 +75,21 @@ def _print_errors(sentences: Sequence[str]) -> int:
 def _run(canonical: list[str], mistakes: list[str], program: Sequence[str]) -> int:
     job, devices = _checked(mistakes)
     # What needs TensorFlow's networks is loaded only now that the command is known to be sound.
-    from myxtts.command import corpora, dry_run, new_language, profiling, strategies, training
+    from myxtts.command import (
+        corpora,
+        dry_run,
+        new_language,
+        profiling,
+        random_weights,
+        strategies,
+        training,
+    )
     from myxtts.training.workers import Workers
 
     def prepared() -> tuple[Job, corpora.Clips]:
         clips = corpora.clips_of(job)
-        return new_language.with_added_language(job, clips), clips
+        begun = random_weights.with_random_weights(job, clips)
+        return new_language.with_added_language(begun, clips), clips
 
     if job.values.dry_run:
         dry_run.describe(*prepared(), devices)

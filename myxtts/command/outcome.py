@@ -46,7 +46,7 @@ def outcome(run: RunDirectory, clips: Clips, report: Report) -> str:
         lines.append(f"  {stage:<12} {overlap(run, stage)}")
         if told := both_train(_watched(run, stage).get("devices", {})):
             lines.append(f"  {'':<12} {told}")
-    published = run.config().model.form == "xtts_v2"
+    published = run.config().model.form != "own"
     if not published and any(run.weights(stage) is None for stage in SPEAKING_STAGES):
         needed = " and ".join(SPEAKING_STAGES)
         lines.append(f"To speak, the stages {needed} are needed; see --stage.")

@@ -13,12 +13,17 @@ from myxtts import UserError
 from myxtts.command.flags import all_flags, groups
 from myxtts.command.flags.arguments import Mistakes
 from myxtts.command.kept import Kept, kept_from
-from myxtts.command.start import stages_to_train, what_is_started_from
-from myxtts.config import AugmentConfig, BadSetting, BatchConfig, PrepareConfig, load_config
+from myxtts.command.start import (
+    refuse_flags_of_others,
+    sizes_asked_for,
+    stages_to_train,
+    what_is_started_from,
+)
+from myxtts.config import AugmentConfig, BadSetting, BatchConfig, PrepareConfig
 from myxtts.corpus.embedded import EmbeddedConfig
 from myxtts.corpus.formats import ReadOptions, choose_format
 from myxtts.corpus.prepare import Source
-from myxtts.model.config import SIZES, ModelConfig
+from myxtts.model.config import ModelConfig
 from myxtts.training.config import TrainConfig
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import STAGES, stages_of
@@ -69,9 +74,12 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     overrides = _overrides(values)
     source = _source(values, given, overrides.pop("source"), mistakes)
     start = what_is_started_from(values, given, mistakes)
-    if start is not None and start.source is not None:
-        overrides["prepare"]["sample_rate"] = ("init_from", start.model.audio.sample_rate)
-    if source is None and not values.model_config and start is None:
+    model = start.model if start is not None else sizes_asked_for(values, mistakes)
+    if model.form != "own":
+        overrides["prepare"]["sample_rate"] = ("model_size", model.audio.sample_rate)
+    if start is not None or values.init_from is None:
+        refuse_flags_of_others(values, start, model.form, given, mistakes)
+    if source is None and not values.model_config and start is None and model.form == "own":
         # espeak-ng is there then, and a voice is learnt sooner from what it says than from letters.
         overrides["text"].setdefault("phonemes", ("phonemes", True))
     _default_length(values, overrides["train"])
@@ -79,7 +87,10 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
         _default_minutes(values.checkpoint_dir, overrides)
     embedded = _built(EmbeddedConfig(), overrides.pop("embedded"), mistakes)
     prepare = _built(PrepareConfig(), overrides.pop("prepare"), mistakes)
-    train = _train_config(values, overrides, start, mistakes)
+    train = _train_config(values, overrides, model, mistakes)
+    bpe = train.model.text.vocabulary == "bpe"
+    if start is None and not bpe and values["vocabulary_size"].present:
+        mistakes.append("--vocabulary_size is of --vocabulary=bpe, which these settings do not use")
     slots = _slots(values.slots, mistakes)
     if slots == "auto" and values.strategy == "multi_worker":
         mistakes.append("--slots=auto is not there for --strategy=multi_worker: give a number")
@@ -157,29 +168,13 @@ def _built(base, overrides: dict[str, tuple[str, object]], mistakes: list[str]):
             return base
 
 
-def _train_config(values, overrides, start, mistakes) -> TrainConfig:
-    model = SIZES[values.model_size] if start is None else start.model
-    if values.model_config:
-        if values["model_size"].present:
-            mistakes.append("--model_size and --model_config both give the sizes: give one")
-        try:
-            sizes = load_config(ModelConfig, values.model_config)
-            if start is None and sizes.form != "own":
-                raise UserError(
-                    f"{values.model_config} has the sizes of a published XTTS v2 (xtts_v2), whose "
-                    "networks start from published weights: give --init_from instead"
-                )
-            model = sizes
-        except UserError as error:
-            mistakes.append(f"--model_config: {error}")
+def _train_config(values, overrides, model: ModelConfig, mistakes) -> TrainConfig:
     model = dataclasses.replace(
         model,
         text=_built(model.text, overrides["text"], mistakes),
         gpt=_built(model.gpt, overrides["model_gpt"], mistakes),
         xtts_v2=_published(model.xtts_v2, values, overrides, mistakes),
     )
-    if start is None and model.text.vocabulary != "bpe" and values["vocabulary_size"].present:
-        mistakes.append("--vocabulary_size is of --vocabulary=bpe, which these settings do not use")
     stages = {}
     for name, stage in stages_of(model.form).items():
         overrides[name].setdefault("learning_rate", (f"{name}_lr", stage.usual_rate(model)))
@@ -197,11 +192,14 @@ def _train_config(values, overrides, start, mistakes) -> TrainConfig:
 def _published(model: PublishedModel | None, values, overrides, mistakes) -> PublishedModel | None:
     if model is None:
         return None
-    objective = _built(
-        model.objective, {**overrides["model_gpt"], **overrides["objective"]}, mistakes
-    )
-    sound = _built(model.sound, overrides["sound"], mistakes)
-    rank = values.adapter_rank if values.trainable == "adapters" else 0
+    def given(*parts: str) -> dict:  # a file with sizes may have others than the flags' defaults
+        fields = {name: one for part in parts for name, one in overrides[part].items()}
+        return {name: one for name, one in fields.items() if values[one[0]].present}
+
+    objective = _built(model.objective, given("model_gpt", "objective"), mistakes)
+    sound = _built(model.sound, given("sound"), mistakes)
+    adapted = values.trainable == "adapters" and not model.from_random
+    rank = values.adapter_rank if adapted else 0
     return dataclasses.replace(model, objective=objective, sound=sound, adapter_rank=rank)
 
 

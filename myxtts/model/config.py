@@ -127,8 +127,11 @@ class ModelConfig:
 
     @property
     def form(self) -> str:
-        """Which networks these are: "own" or "xtts_v2"."""
-        return "own" if self.xtts_v2 is None else "xtts_v2"
+        """Which networks these are: "own"; "xtts_v2" from published weights; or "new_xtts_v2", the
+        same networks from random ones."""
+        if self.xtts_v2 is None:
+            return "own"
+        return "new_xtts_v2" if self.xtts_v2.from_random else "xtts_v2"
 
     @property
     def longest_codes(self) -> int:
@@ -145,6 +148,24 @@ class ModelConfig:
             return self.longest_codes * self.tokenizer.stride
         seconds = self.longest_codes * CODE_SAMPLES / CODE_RATE
         return int(seconds * self.audio.sample_rate / self.audio.hop_length)
+
+
+def new_xtts_v2(model: ModelConfig) -> ModelConfig:
+    """The published networks of these sizes, to begin with random weights. BadSetting where the
+    sizes do not fit together."""
+    sizes = dataclasses.replace(model.xtts_v2, from_random=True, added_tokens=False, adapter_rank=0)
+    text = dataclasses.replace(
+        model.text, phonemes=False, max_tokens=sizes.args.gpt_max_text_tokens - 1
+    )
+    audio = AudioConfig(sample_rate=sizes.args.output_sample_rate)
+    return dataclasses.replace(model, audio=audio, text=text, xtts_v2=sizes)
+
+
+def was_big(model: ModelConfig) -> bool:
+    """Whether these are the sizes of the former --model_size=big, which `xtts_v2` replaced."""
+    gpt = model.gpt.layers, model.gpt.width, model.gpt.heads
+    other = model.conditioning.encoder_layers, model.speaker.width
+    return model.form == "own" and (*gpt, *other) == (30, 1024, 16, 6, 512)
 
 
 SIZES = {
@@ -172,9 +193,5 @@ SIZES = {
         vocoder=VocoderConfig(width=384, blocks=8),
     ),
     "normal": ModelConfig(),
-    "big": ModelConfig(
-        conditioning=ConditioningConfig(layers=2, heads=8, encoder_layers=6),
-        gpt=GptConfig(layers=30, width=1024, heads=16),
-        speaker=SpeakerConfig(width=512, blocks=4, size=512),
-    ),
+    "xtts_v2": new_xtts_v2(ModelConfig(xtts_v2=PublishedModel())),
 }

@@ -40,12 +40,20 @@ def _trained(run: RunDirectory, path: str | os.PathLike) -> PublishedDirectory:
 
 def trained_weights(run: RunDirectory, path: str | os.PathLike) -> dict[str, Path]:
     """The weights of every stage that was trained, in `path` (the run, or a checkpoint in it).
-    UserError where the GPT was not trained on the codes that the DVAE makes now."""
+    UserError where the GPT was not trained on the codes that the DVAE makes now, or a network still
+    has random weights."""
     here, weights = Path(os.path.abspath(path)), {}
     for stage in PUBLISHED_STAGES:
         found = here if here.parent == run.stage(stage) else run.weights(stage)
         if found is not None:
             weights[stage] = found
+    if run.config().model.form == "new_xtts_v2":
+        for stage in PUBLISHED_STAGES:
+            if stage not in weights:
+                raise UserError(
+                    f"the {stage} in {run.path} still has the random weights that it began with; "
+                    f"train it with --stage={stage}"
+                )
     if "tokenizer" not in weights:
         return weights
     record = described(weights["gpt"]) if "gpt" in weights else {"identity": {}}

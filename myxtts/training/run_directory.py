@@ -27,6 +27,7 @@ from pathlib import Path
 
 from myxtts import UserError
 from myxtts.config import load_config
+from myxtts.model.config import was_big
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.config import TrainConfig
 
@@ -65,7 +66,14 @@ class RunDirectory:
         )
 
     def config(self) -> TrainConfig:
-        return load_config(TrainConfig, self.config_file)
+        config = load_config(TrainConfig, self.config_file)
+        if was_big(config.model):
+            raise UserError(
+                f"{self.path} was trained with --model_size=big, whose networks are no more: take "
+                "--model_size=xtts_v2 and another --checkpoint_dir, or the version of myxtts that "
+                "began the run"
+            )
+        return config
 
     def vocabulary(self):
         """A `Vocabulary`, or a `PublishedVocabulary`."""

@@ -1,6 +1,7 @@
-"""The weights that a run starts from (`--init_from`): a published directory, or another run.
+"""The weights that a run starts from: a published directory or another run (`--init_from`), or
+random ones of the published form.
 
-    start = start_of("XTTS-v2")
+    start = start_of("XTTS-v2")      # or random_start(model, corpus, seed=0)
     start.model, start.vocabulary      # those of the new run
     start.leave(RunDirectory("runs/mine"))
 
@@ -17,10 +18,12 @@ from pathlib import Path
 
 from myxtts import UserError
 from myxtts.config import AudioConfig, TextConfig, write_whole
+from myxtts.corpus.manifest import Corpus
 from myxtts.model.config import ModelConfig
 from myxtts.training.published_run import published_source
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stages import stage_names
+from myxtts.xtts_v2.beginning import NO_LICENCE, Beginning, with_vocabulary
 from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.hifigan import SAMPLE_RATE
 from myxtts.xtts_v2.vocabulary import PublishedVocabulary
@@ -31,20 +34,22 @@ class Start:
     """The weights that a run starts from; make it with `start_of`.
 
     Attributes:
-      path: the path as given.
+      path: the path as given; None for random weights.
       model: the sizes of all networks.
       vocabulary: the one the weights were trained with.
       licence: the licence of the weights; None if it is not stated.
       source: the published networks; None for our own.
       weights: for our own networks, the checkpoint of each stage.
+      beginning: where `source` is still to be made of random weights.
     """
 
-    path: str
+    path: str | None
     model: ModelConfig
     vocabulary: object
     licence: str | None = None
     source: PublishedDirectory | None = None
     weights: dict[str, Path] = dataclasses.field(default_factory=dict)
+    beginning: Beginning | None = None
 
     def leave(self, run: RunDirectory, languages: Iterable[str] = ()) -> None:
         """Copies it into the run, whole or not at all; an existing copy stays.
@@ -58,9 +63,10 @@ class Start:
         write_whole(run.init_file, json.dumps(said, indent=1) + "\n")
         if self.licence:
             write_whole(run.path / "LICENSE.txt", self.licence + "\n")
-        if self.source is not None:
-            normaliser = self.source.normaliser.recorded(languages)
-            dataclasses.replace(self.source, normaliser=normaliser).write(run.init)
+        source = self.source if self.beginning is None else self.beginning.drawn()
+        if source is not None:
+            normaliser = source.normaliser.recorded(languages)
+            dataclasses.replace(source, normaliser=normaliser).write(run.init)
         else:
             partial = run.init.with_name("init.partial")
             shutil.rmtree(partial, ignore_errors=True)
@@ -77,11 +83,12 @@ def start_of(path: str | os.PathLike, run: RunDirectory | None = None) -> Start:
     UserError if it was begun from something else."""
     path = os.path.abspath(path)
     if run is not None and run.init.exists():
-        begun = _said(run)
-        if begun["from"] != path:
+        begun = _said(run)["from"]
+        if begun != path:
+            was = f"--init_from={begun}" if begun else "random weights"
             raise UserError(
-                f"{run.path} was begun with --init_from={begun['from']}, not {path}; give that, or "
-                "another --checkpoint_dir"
+                f"{run.path} was begun with {was}, not {path}; give that, or another "
+                "--checkpoint_dir"
             )
         config = run.config() if run.config_file.exists() else None
         if config is not None and config.model.form == "own":
@@ -99,6 +106,26 @@ def start_of(path: str | os.PathLike, run: RunDirectory | None = None) -> Start:
     return Start(path, old.config().model, old.vocabulary(), weights=stages)
 
 
+def random_start(
+    model: ModelConfig, corpus: Corpus, seed: int, run: RunDirectory | None = None
+) -> Start:
+    """Random weights of the published form, and a vocabulary made from the corpus. If `run` was
+    begun with random weights, those and its vocabulary count."""
+    if run is not None and run.init.exists():
+        source = PublishedDirectory.open(run.init)
+        start = start_from(None, source)
+        sizes = with_vocabulary(model.xtts_v2, source.vocabulary)
+        return dataclasses.replace(start, model=dataclasses.replace(model, xtts_v2=sizes))
+    beginning = Beginning.of(model.xtts_v2, corpus, model.text, seed)
+    return Start(
+        None,
+        dataclasses.replace(model, xtts_v2=beginning.model),
+        PublishedVocabulary(beginning.vocabulary, beginning.normaliser),
+        licence=NO_LICENCE,
+        beginning=beginning,
+    )
+
+
 def begun_from(run: RunDirectory) -> str | None:
     """The --init_from that a run was begun with."""
     return _said(run)["from"] if run.init.exists() else None
@@ -111,7 +138,7 @@ def _said(run: RunDirectory) -> dict:
         raise UserError(f"{run.init_file} cannot be read: {error}; take a new run") from None
 
 
-def start_from(path: str, source: PublishedDirectory) -> Start:
+def start_from(path: str | None, source: PublishedDirectory) -> Start:
     """From published networks, which `path` led to."""
     source.need_dvae()
     sizes = source.sizes()

@@ -39,7 +39,7 @@ def _estimates(name: str):
     config = TrainConfig(model=SIZES[name])
     return {
         stage: estimate(config, stage, LONGEST, 2048, precision="bfloat16", libraries=LIBRARIES)
-        for stage in stage_names()
+        for stage in stage_names(config.model.form)
     }
 
 

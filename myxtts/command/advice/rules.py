@@ -115,7 +115,7 @@ def _numbers(job: Job, found: JobFacts) -> Iterator[str]:
     slow = {"float16"} if found.bfloat16_on_cpu else {"float16", "bfloat16"}
     if not found.on_gpu and train.precision in slow:
         yield f"--precision={train.precision} is slow on this processor: --precision=float32"
-    if not found.on_gpu and job.values.model_size in ("normal", "big"):
+    if not found.on_gpu and job.values.model_size in ("normal", "xtts_v2"):
         yield (f"--model_size={job.values.model_size} is far too slow on a CPU: --model_size=tiny")
     for stage in job.stages:
         rate = train.stage(stage).learning_rate

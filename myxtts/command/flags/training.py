@@ -24,8 +24,8 @@ MODEL = (
     Flag(
         "model_size", tuple(SIZES), "tiny",
         "The size of all networks.",
-        when="tiny for CPUs, small from 6 GB of GPU memory, normal from 12, big from 24; "
-        "docs/voice.md has a table.",
+        when="tiny for CPUs, small from 6 GB of GPU memory, normal from 12; xtts_v2, the published "
+        "networks from random weights, from 24. docs/voice.md has a table.",
     ),
     Flag(
         "model_config", "text", None,

@@ -14,6 +14,7 @@ from myxtts.training.stages.base import (
     stages_of,
 )
 from myxtts.training.stages.gpt import GptStage
+from myxtts.training.stages.new_xtts_v2 import NewGptStage, NewTokenizerStage, NewVocoderStage
 from myxtts.training.stages.published_gpt import PublishedGptStage
 from myxtts.training.stages.published_tokenizer import PublishedTokenizerStage
 from myxtts.training.stages.published_vocoder import PublishedVocoderStage
@@ -21,7 +22,9 @@ from myxtts.training.stages.tokenizer import TokenizerStage
 from myxtts.training.stages.vocoder import VocoderStage
 
 _OWN = (TokenizerStage, GptStage, VocoderStage)
-for _stage in (*_OWN, PublishedTokenizerStage, PublishedGptStage, PublishedVocoderStage):
+_PUBLISHED = (PublishedTokenizerStage, PublishedGptStage, PublishedVocoderStage)
+_NEW = (NewTokenizerStage, NewGptStage, NewVocoderStage)
+for _stage in (*_OWN, *_PUBLISHED, *_NEW):
     register(_stage)
 
 __all__ = [

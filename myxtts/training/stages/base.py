@@ -240,7 +240,8 @@ class Stage:
 # In the order in which they are trained; see `register`.
 STAGES: dict[str, type[Stage]] = {}  # of our own networks
 PUBLISHED_STAGES: dict[str, type[Stage]] = {}  # of published ones
-_FORMS = {"own": STAGES, "xtts_v2": PUBLISHED_STAGES}
+_NEW_STAGES: dict[str, type[Stage]] = {}  # of those, from random weights
+_FORMS = {"own": STAGES, "xtts_v2": PUBLISHED_STAGES, "new_xtts_v2": _NEW_STAGES}
 
 
 def register(stage: type[Stage]) -> type[Stage]:

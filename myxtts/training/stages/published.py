@@ -2,7 +2,7 @@
 networks run on the data device."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -37,11 +37,13 @@ class PublishedStage(Stage):
     """A subclass also declares
 
     frozen: what it works with beside the networks of the stages in `uses`, by name.
+    most_times_the_rate: how many times larger the rate of narrow networks may be.
     """
 
     form = "xtts_v2"
     makes_features = True
     frozen: ClassVar[Mapping[str, Maker]] = MappingProxyType({})
+    most_times_the_rate: ClassVar[float] = float("inf")
     _voice = None  # made when something is to be heard
 
     @classmethod
@@ -83,7 +85,8 @@ class PublishedStage(Stage):
     @classmethod
     def usual_rate(cls, model):
         """Larger in proportion where the networks are narrower than the published ones."""
-        return cls.learning.learning_rate * cls.width(ModelConfig()) / cls.width(model)
+        times = cls.width(ModelConfig()) / cls.width(model)
+        return cls.learning.learning_rate * min(cls.most_times_the_rate, times)
 
     @classmethod
     def crop(cls, config):
@@ -130,6 +133,13 @@ class PublishedStage(Stage):
     def speak(self, exhibits, networks: Mapping, other: Sequence[str] = ()) -> None:
         """Shows the texts as these networks say them, with those of the `other` stages where the
         run has trained them."""
+        for name, ids, cloned, speaking in self.said(exhibits, networks, other):
+            chunks = self._voice.sentence(ids, cloned, speaking)
+            exhibits.sound(name, tf.concat(list(chunks), 0))
+
+    def said(self, exhibits, networks: Mapping, other: Sequence[str] = ()) -> Iterator[tuple]:
+        """What each text is said with: its name, its ids, a cloned voice, and how codes are drawn.
+        Makes `_voice` of the networks, see `speak`."""
         if self._voice is None:
             networks = dict(networks)
             for stage in other:
@@ -143,8 +153,7 @@ class PublishedStage(Stage):
             # A reference has at least a second; a shorter clip is said again.
             cloned = self._voice.clone([np.resize(waveform, max(length, self.rate))])
             speaking = dataclasses.replace(self._voice.speaking, seed=number + 1)
-            chunks = self._voice.sentence(ids, cloned, speaking)
-            exhibits.sound(f"text{number}", tf.concat(list(chunks), 0))
+            yield f"text{number}", ids, cloned, speaking
 
     def _continued(self, waveform, lengths):
         if self.objective.padding == "zeros":

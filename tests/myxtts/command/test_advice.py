@@ -56,7 +56,7 @@ def test_the_defaults_need_no_advice(advised):
         ("", {"clips": 40}, "--batch_size=10"),
         ("--precision=float16", {"on_gpu": False}, "--precision=float32"),
         ("--precision=bfloat16", {"on_gpu": False}, "--precision=float32"),
-        ("--model_size=big", {"on_gpu": False, "devices": ()}, "--model_size=tiny"),
+        ("--model_size=normal", {"on_gpu": False, "devices": ()}, "--model_size=tiny"),
         ("--gpt_lr=0.1", {}, "0.0012"),
         ("--grad_accum=64", {}, "--grad_accum=16"),
         ("--max_minutes=1", {}, "--max_minutes=10"),
@@ -91,7 +91,7 @@ def test_a_batch_that_is_too_large_for_one_stage_is_lowered_there(advised):
 
 
 def test_a_model_that_fits_with_no_batch_is_told(advised):
-    told = "\n".join(advised("--model_size=big", devices=(JobDevice("GPU:0", MODEL, 4 * GB),)))
+    told = "\n".join(advised("--model_size=normal", devices=(JobDevice("GPU:0", MODEL, 2 * GB),)))
     assert "not even a batch of 1 fits: take a smaller --model_size" in told
 
 

@@ -86,7 +86,7 @@ def test_all_mistakes_are_told_at_once(read_line, tmp_path):
         "--num_workers must be above 0, got 0",
         "--precision=half: value should be one of <auto|float32|bfloat16|float16>",
         "--static_shapes=7: it must be true or false",
-        "--model_size=huge: value should be one of <tiny|small|normal|big>",
+        "--model_size=huge: value should be one of <tiny|small|normal|xtts_v2>",
         "--nobatch_size: there is no such flag; did you mean --batch_size?",
         "--metadata is about a corpus of yours: give --train_data as well",
         "no sentences in 'xx'; it has de, en",

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import pytest
+
 from dual_device_strategy.devices import Device, Devices
 from myxtts.command import dry_run
 from myxtts.command.corpora import Clips
@@ -17,7 +19,8 @@ def test_a_stage_that_is_registered_has_flags_and_stands_in_the_dry_run(
     job = read_line("--loudness_lr=0.5 --loudness_batch_size=7").job
     assert job.stages[-1] == "loudness" and job.train.batch_size("loudness") == 7
     assert job.train.stage("loudness").learning_rate == 0.5
-    assert read_line("--model_size=big").job.train.stage("loudness").learning_rate == 0.01 / 4
+    normal = read_line("--model_size=normal").job.train
+    assert normal.stage("loudness").learning_rate == pytest.approx(0.01 / 3)
 
     training, held_out = spoken_corpus.split(0.2)
     cpus = [Device("model", f"CPU:{i}", i, "a logical CPU", "host memory") for i in range(3)]

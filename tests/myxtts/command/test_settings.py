@@ -5,14 +5,22 @@ import json
 
 import pytest
 
+from myxtts import UserError
 from myxtts.command import settings
 from myxtts.command.flags import all_flags
-from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig, save_config
-from myxtts.model.config import SIZES
+from myxtts.config import AugmentConfig, BatchConfig, PrepareConfig, TextConfig, save_config
+from myxtts.model.config import (
+    SIZES,
+    ConditioningConfig,
+    GptConfig,
+    ModelConfig,
+    SpeakerConfig,
+)
 from myxtts.training.config import StageConfig, TrainConfig
+from myxtts.training.published_run import published_source
 from myxtts.training.stages import STAGES, stage_names
-from myxtts.xtts_v2.sizes import Objective, PublishedModel, SoundObjective
-from tests.published_start import make_start
+from myxtts.xtts_v2.sizes import DvaeSizes, Objective, PublishedModel, SoundObjective
+from tests.published_start import make_start, small_model
 
 
 def test_no_flags_make_a_ten_minute_run_of_everything_on_speech_that_is_made(read_line):
@@ -100,12 +108,12 @@ def test_larger_networks_get_lower_rates_and_smaller_ones_no_higher(read_line, t
         train = read_line(line).job.train
         return {stage: train.stage(stage).learning_rate for stage in stage_names()}
 
-    tiny, big = rates(""), rates("--model_size=big")
+    tiny, normal = rates(""), rates("--model_size=normal")
     assert tiny == {name: stage.learning.learning_rate for name, stage in STAGES.items()}
-    assert big["tokenizer"] == tiny["tokenizer"] * 192 / 512
-    assert big["gpt"] == tiny["gpt"] * 256 / 1024
-    assert big["vocoder"] == tiny["vocoder"] * 256 / 512
-    assert rates("--model_size=big --lr=0.01")["gpt"] == 0.01
+    assert normal["tokenizer"] == tiny["tokenizer"] * 192 / 512
+    assert normal["gpt"] == pytest.approx(tiny["gpt"] * 256 / 768)
+    assert normal["vocoder"] == tiny["vocoder"] * 256 / 512
+    assert rates("--model_size=normal --lr=0.01")["gpt"] == 0.01
     small = {"tokenizer": {"width": 16}}
     (tmp_path / "small.json").write_text(json.dumps(small))
     assert rates(f"--model_config={tmp_path / 'small.json'}")["tokenizer"] == tiny["tokenizer"]
@@ -122,16 +130,11 @@ def test_sizes_and_texts_make_the_networks(read_line):
 
 
 def test_sizes_may_come_from_a_file(read_line, tmp_path):
-    mine = dataclasses.replace(
-        SIZES["tiny"], gpt=dataclasses.replace(SIZES["tiny"].gpt, layers=2)
-    )
+    mine = dataclasses.replace(SIZES["tiny"], gpt=dataclasses.replace(SIZES["tiny"].gpt, layers=2))
     save_config(mine, tmp_path / "mine.json")
     assert read_line("--model_config=mine.json").job.train.model == mine
-    (mistake,) = read_line("--model_config=mine.json --model_size=big").mistakes
+    (mistake,) = read_line("--model_config=mine.json --model_size=normal").mistakes
     assert "give one" in mistake
-    save_config(dataclasses.replace(mine, xtts_v2=PublishedModel()), tmp_path / "published.json")
-    (mistake,) = read_line("--model_config=published.json").mistakes
-    assert mistake.endswith("networks start from published weights: give --init_from instead")
     values = json.loads((tmp_path / "mine.json").read_text())
     values["gpt"]["heads"] = 3
     (tmp_path / "wrong.json").write_text(json.dumps(values))
@@ -207,9 +210,11 @@ def test_from_a_published_directory_sizes_rates_and_the_stage_are_its_own(read_l
 def test_flags_that_do_not_go_with_what_a_run_starts_from_are_mistakes(read_line, tmp_path):
     make_start(tmp_path / "model")
     start = f"--init_from={tmp_path / 'model'} --checkpoint_dir={tmp_path / 'run'}"
-    told = read_line(f"{start} --model_size=big --phonemes --stage=gpt,vocode").mistakes
+    told = read_line(f"{start} --model_size=normal --phonemes --stage=gpt,vocode").mistakes
     assert len(told) == 3
-    assert told[0].startswith("--model_size=big does not go with --init_from, whose sizes count (2")
+    assert told[0].startswith(
+        "--model_size=normal does not go with --init_from, whose sizes count (2"
+    )
     assert told[1] == "--phonemes does not go with --init_from, which has a vocabulary"
     known = "--stage=gpt,vocode: these networks have the stages tokenizer, gpt, vocoder"
     assert told[2].startswith(known)
@@ -217,6 +222,49 @@ def test_flags_that_do_not_go_with_what_a_run_starts_from_are_mistakes(read_line
     assert told.startswith("--trainable is for training from a published XTTS v2: give --init_from")
     (told,) = read_line(f"--init_from={tmp_path}").mistakes
     assert told.startswith(f"--init_from: {tmp_path} is no training run")
+
+
+def test_the_published_networks_may_begin_with_random_weights(read_line, tmp_path):
+    job = read_line("--model_size=xtts_v2 --critic_width=8 --vocabulary_size=900").job
+    model = job.train.model
+    assert model.form == "new_xtts_v2" and job.start is None
+    assert job.stages == ("tokenizer", "gpt", "vocoder")
+    assert job.prepare.sample_rate == model.audio.sample_rate == 24000
+    assert model.text == TextConfig(vocabulary_size=900, max_tokens=401)
+    assert model.xtts_v2 == PublishedModel(sound=SoundObjective(critic_width=8), from_random=True)
+    stages = job.train.stages
+    rates = [stages[name].learning_rate for name in job.stages]
+    assert rates == [5e-4, 3e-4, 2e-4] and stages["gpt"].schedule == "cosine"
+    sound = SoundObjective(critic_width=4)
+    sizes = dataclasses.replace(small_model(), sound=sound)
+    save_config(ModelConfig(xtts_v2=sizes), tmp_path / "mine.json")
+    model = read_line("--model_config=mine.json --stop_targets=2").job.train.model
+    assert model.form == "new_xtts_v2" and model.xtts_v2.args == sizes.args
+    assert model.xtts_v2.sound == sound and model.xtts_v2.objective == Objective(stop_targets=2)
+    told = read_line("--model_size=xtts_v2 --trainable=adapters --add_language=fa --phonemes")
+    assert [sentence.split(" ")[0] for sentence in told.mistakes] == [
+        "--add_language",
+        "--trainable",
+        "--phonemes",
+    ]
+    sizes = dataclasses.replace(sizes, dvae=DvaeSizes(codes=64))
+    save_config(ModelConfig(xtts_v2=sizes), tmp_path / "unfit.json")
+    (mistake,) = read_line("--model_config=unfit.json").mistakes
+    assert mistake.startswith("--model_config: dvae.codes must be 32, as the other sizes have it")
+
+
+def test_a_run_of_the_former_size_big_is_refused(read_line, tmp_path):
+    sizes = ModelConfig(
+        conditioning=ConditioningConfig(layers=2, heads=8, encoder_layers=6),
+        gpt=GptConfig(layers=30, width=1024, heads=16),
+        speaker=SpeakerConfig(width=512, blocks=4, size=512),
+    )
+    (tmp_path / "checkpoints").mkdir()
+    save_config(TrainConfig(model=sizes), tmp_path / "config.json")
+    with pytest.raises(UserError, match="was trained with --model_size=big, whose networks are"):
+        published_source(tmp_path)
+    (mistake,) = read_line(f"--init_from={tmp_path} --checkpoint_dir={tmp_path}/new").mistakes
+    assert "take --model_size=xtts_v2 and another --checkpoint_dir" in mistake
 
 
 def test_shares_that_go_by_the_clock_are_no_part_of_a_deterministic_run(read_line):

@@ -54,7 +54,7 @@ def trainer(
     published = start.model.xtts_v2
     objective = dataclasses.replace(published.objective, dropout=dropout)
     published = dataclasses.replace(published, adapter_rank=rank, sound=SOUND, objective=objective)
-    usual = {name: stage.learning for name, stage in stages_of("xtts_v2").items()}
+    usual = {name: stage.learning for name, stage in stages_of(start.model.form).items()}
     settings = {
         "max_steps": 6,
         "stages": {
@@ -95,7 +95,7 @@ def restored(path, start, config, stage, scope=contextlib.nullcontext):
     start.leave(run)
     with scope():
         at = Surroundings(config, run, len(start.vocabulary))
-        return stage_named(stage, "xtts_v2").restored(at)
+        return stage_named(stage, config.model.form).restored(at)
 
 
 def held_out(stage, start, clips, config) -> dict:
