@@ -165,7 +165,7 @@ def export_published(path: str | os.PathLike, out: str | os.PathLike, speakers: 
         raise UserError(
             f"{path} cannot be written in the published layout: its tokenizer, conditioning, GPT, "
             "speaker encoder and vocoder have layers of our own; only a run that was begun with "
-            "--init_from a published XTTS v2 can"
+            "--init_from a published XTTS v2, or with --model_size=xtts_v2, can"
         )
     if speakers:
         voice, added = PublishedVoice.of(source), dict(source.speakers)

@@ -30,7 +30,7 @@ def test_a_group_sees_its_own_channels_and_is_a_convolution():
     parts = []
     for group in range(4):
         kernel = layer.direction[:, :, 3 * group : 3 * group + 3].numpy()
-        kernel /= np.sqrt((kernel**2).sum((0, 1)))
+        kernel *= layer.gain[3 * group : 3 * group + 3] / np.sqrt((kernel**2).sum((0, 1)))
         padded = tf.pad(x[..., 2 * group : 2 * group + 2], [[0, 0], [2, 2], [0, 0]])
         parts.append(tf.nn.conv1d(padded, kernel, 2, "VALID"))
     np.testing.assert_allclose(layer(x), tf.concat(parts, -1), atol=1e-5)
