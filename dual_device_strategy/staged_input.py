@@ -128,7 +128,7 @@ class StagedInput:
         """How many of the latter are for batches on their way from the host, if these are large.
 
         With "auto" there are none at first.  There are none if the data devices do all the training
-        as well: then they are never idle, and nothing was gained.
+        as well: then they are never idle, and batches came later.
         """
         given = options is not None and options.experimental_per_replica_buffer_size != 1
         none = given or self._data_devices_train_alone or self.slots == "auto"
