@@ -29,7 +29,7 @@ _VOICE, _REFERENCE = 2006, 2007  # salts of the random cuts, see `tokenizer`
 _SPEAKER_MELS, _SPEAKER_HOP = 64, 160
 # So the rate of a GPT is never above the one measured with `tiny`, whose width is a quarter.
 _MOST_TIMES = 4.0
-# Fitted: tensors that are alive at the fullest moment of a step (`tests/benchmarks/memory.py`).
+# Tensors that are alive at the fullest moment of a step, counted in the code, not measured.
 _RESNET = 9.0  # by place, channel and block
 
 
