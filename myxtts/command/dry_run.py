@@ -51,9 +51,11 @@ def _start(job: Job) -> Iterator[str]:
     for stage in job.stages:
         config = job.train.stage(stage)
         clips = job.train.batch_size(stage) * job.train.grad_accum
+        adapted = stage == "gpt" and job.values.trainable == "adapters"
+        whose = "of adapters" if adapted else "for the width of these networks"
         yield (
-            f"{stage:<10} learning rate {config.learning_rate:g} ({config.schedule}, for the "
-            f"width of these networks), {clips} clips a step"
+            f"{stage:<10} learning rate {config.learning_rate:g} ({config.schedule}, {whose}), "
+            f"{clips} clips a step"
         )
 
 
