@@ -194,7 +194,13 @@ class StagedDataset(compat.DistributedDataset):
             target = workers.compute_devices_for_worker(0)[0]
             size = bytes_of(component_specs(spec))
             trial = extended.copy_trial(host.element_spec)
-            self._tuning = SlotTuning(self._counts, extended.data_devices, [target], size, trial)
+            self._tuning = SlotTuning(
+                self._counts,
+                data_devices=extended.data_devices,
+                model_devices=[target],
+                batch_bytes=size,
+                trial=trial,
+            )
         self._staging = Staging(
             host_spec=host.element_spec,
             front_end=front_end,

@@ -23,7 +23,7 @@ from dual_device_strategy.preparing_times import CopyTimes
 class HostCopies:
     """Brings the host's batches to `device`, where up to two are, or are on their way."""
 
-    def __init__(self, spec, get_next, host: str, device: str, times: CopyTimes | None = None):
+    def __init__(self, spec, get_next, *, host: str, device: str, times: CopyTimes | None = None):
         """`times` notes when each batch was asked of the host, and when it had arrived."""
         flat = list(map(tf.TensorSpec, compat.flat_shapes(spec), compat.flat_types(spec)))
         scope = scope_name(COPYING, flat)

@@ -161,7 +161,7 @@ class Preparing:
 
         def made_copies() -> list[HostCopies]:
             return [
-                HostCopies(host_spec, self.get_next, host, each, its_times)
+                HostCopies(host_spec, self.get_next, host=host, device=each, times=its_times)
                 for each, its_times in itertools.zip_longest(devices, copy_times)
             ]
 

@@ -67,6 +67,7 @@ class SlotTuning:
     def __init__(
         self,
         counts: BatchCounts,
+        *,
         data_devices: Sequence[str],
         model_devices: Sequence[str],
         batch_bytes: int | None,

@@ -99,7 +99,7 @@ def traced_run(strategy, dataset: tf.data.Dataset, step: Callable) -> Times:
         times = iterator.counts.times.numpy()
         arrived = {i: float(times[(arrived_before + i) % len(times)]) for i in range(len(got))}
     copies = _copies(copy_times, len(got)) if extended.running_input.copying else {}
-    return Times(notes.all(), copies, arrived, got, done)
+    return Times(noted=notes.all(), copies=copies, arrived=arrived, got=got, read=done)
 
 
 def _copies(times: list[CopyTimes], count: int) -> dict[int, tuple[float, float]]:

@@ -57,10 +57,12 @@ class ReplicaDataset(compat.DistributedDataset):
             piece = size and int(size * extended.largest_share)
             self._slot_tuning = SlotTuning(
                 self._counts,
-                extended.data_devices,
-                extended.worker_devices,
-                piece,
-                None if extended.shares == AUTO else extended.copy_trial(host.element_spec),
+                data_devices=extended.data_devices,
+                model_devices=extended.worker_devices,
+                batch_bytes=piece,
+                trial=None
+                if extended.shares == AUTO
+                else extended.copy_trial(host.element_spec),
             )
         self._tuning, self._stagings = None, {}
         if extended.shares == AUTO:

@@ -78,7 +78,7 @@ def job_from(values: flags.FlagValues, mistakes: Sequence[str] = ()) -> Job:
     if model.form != "own":
         overrides["prepare"]["sample_rate"] = ("model_size", model.audio.sample_rate)
     if start is not None or values.init_from is None:
-        refuse_flags_of_others(values, start, model.form, given, mistakes)
+        refuse_flags_of_others(values, start, mistakes, form=model.form, given=given)
     if source is None and not values.model_config and start is None and model.form == "own":
         # espeak-ng is there then, and a voice is learnt sooner from what it says than from letters.
         overrides["text"].setdefault("phonemes", ("phonemes", True))

@@ -65,7 +65,7 @@ def sizes_asked_for(values, mistakes: list[str]) -> ModelConfig:
 
 
 def refuse_flags_of_others(
-    values, start: Start | None, form: str, given: frozenset[str], mistakes: list[str]
+    values, start: Start | None, mistakes: list[str], *, form: str, given: frozenset[str]
 ) -> None:
     """Adds the flags that were given and have no effect with these networks."""
     if form == "own":
