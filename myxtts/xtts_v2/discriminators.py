@@ -7,26 +7,34 @@ Their form is that of the publisher's VITS: one looks at the samples as they are
 every second, third, fifth, seventh or eleventh sample as a row of its own.
 """
 
+from collections.abc import Sequence
+
 import keras
 import tensorflow as tf
 
 from myxtts.xtts_v2.layers import WeightNormConv1D
 from myxtts.xtts_v2.names import Names
+from myxtts.xtts_v2.sizes import SoundObjective
 
-PERIODS = (2, 3, 5, 7, 11)
 _GROUP = 4  # channels of a group in the wide layers of the one without a period
 
 
 class Discriminators(keras.Model):
-    """All discriminators together. Each gives scores, and the feature maps that led to them, the
-    scores being the last. `width`: channels of the first layers with a period; published 32."""
+    """All discriminators together, one without a period and one for each. Each gives scores, and
+    the feature maps that led to them, the scores being the last. `width`: channels of the first
+    layers with a period; published 32."""
 
-    def __init__(self, width: int = 32, names: Names | None = None):
+    def __init__(
+        self,
+        width: int = 32,
+        periods: Sequence[int] = SoundObjective.critic_periods,
+        names: Names | None = None,
+    ):
         super().__init__(autocast=False)
         names = (names or Names()).below("nets")
         self.members = [
             _Member(names.below(number), period, width)
-            for number, period in enumerate((None, *PERIODS))
+            for number, period in enumerate((None, *periods))
         ]
         self.built = True
 

@@ -106,6 +106,7 @@ class SoundObjective:
 
     segment_hops: int = 32  # the length of a segment of a clip, in hops of 256 samples
     critic_width: int = 32  # of the discriminators, see there
+    critic_periods: tuple[int, ...] = (2, 3, 5, 7, 11)
     critics_from_step: int = 0  # until then they learn, but the HiFi-GAN's loss leaves them out
     mel_weight: float = 45.0
     feature_weight: float = 108.0
@@ -113,6 +114,8 @@ class SoundObjective:
     def __post_init__(self):
         need(self.segment_hops >= 16, "segment_hops", self.segment_hops, "16 or more")
         need(self.critic_width >= 1, "critic_width", self.critic_width, "1 or more")
+        shortest = min(self.critic_periods, default=2)
+        need(shortest >= 2, "critic_periods", self.critic_periods, "numbers of 2 or more")
         need(self.critics_from_step >= 0, "critics_from_step", self.critics_from_step, "0 or more")
 
 

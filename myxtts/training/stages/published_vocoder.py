@@ -26,7 +26,7 @@ _HEARD = AudioConfig(sample_rate=SAMPLE_RATE, f_max=SAMPLE_RATE / 2, power=1.0)
 # Fitted: tensors that are alive at the fullest moment of a step (`tests/benchmarks/memory.py`).
 _CONVOLUTIONS = 7.0  # by sample of a segment and width
 _SPECTRA = 20.0  # by sample of a segment
-_CRITICS = 176.0  # by sample and critic_width
+_CRITICS = 176.0 / 6  # by sample, discriminator and critic_width
 _READING = 8.0  # by position and width, on the data device
 _SCORES = 2.0  # by head and pair of positions, on the data device
 _HOPS = 3.0  # by hop and width, on the data device
@@ -77,7 +77,8 @@ class PublishedVocoderStage(PublishedStage):
 
     @classmethod
     def make_helpers(cls, model):
-        return {"discriminators": Discriminators(model.xtts_v2.sound.critic_width)}
+        sound = model.xtts_v2.sound
+        return {"discriminators": Discriminators(sound.critic_width, sound.critic_periods)}
 
     @classmethod
     def width(cls, model):
@@ -88,7 +89,8 @@ class PublishedVocoderStage(PublishedStage):
         published, sizes = config.model.xtts_v2, ClipSizes(config, longest)
         args, sound, hifigan = published.args, published.sound, published.hifigan
         samples = sound.segment_hops * HOP
-        kept = samples * (_CONVOLUTIONS * hifigan.width + _SPECTRA + _CRITICS * sound.critic_width)
+        critics = _CRITICS * (1 + len(sound.critic_periods)) * sound.critic_width
+        kept = samples * (_CONVOLUTIONS * hifigan.width + _SPECTRA + critics)
         batch = sound.segment_hops * hifigan.inputs + samples + hifigan.speaker
         width, positions = args.gpt_n_model_channels, sizes.positions
         reading = _READING * positions * width + _SCORES * args.gpt_n_heads * positions**2

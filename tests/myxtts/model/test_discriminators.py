@@ -49,7 +49,7 @@ def test_feature_loss_does_not_move_the_features_of_recorded_speech():
     assert of_real is None and np.all(of_made.numpy() == 0.5)
 
 
-@pytest.mark.parametrize("make", [ours, lambda: published.Discriminators(width=4)])
+@pytest.mark.parametrize("make", [ours, lambda: published.Discriminators(4, periods=(3,))])
 def test_they_learn_to_tell_a_tone_from_noise(make):
     keras.utils.set_random_seed(1)
     judges = make()

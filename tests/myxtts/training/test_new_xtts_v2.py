@@ -18,7 +18,6 @@ from myxtts.training.published_run import published_source
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stage_run import StageRun
 from myxtts.training.start import random_start, start_of
-from myxtts.xtts_v2 import discriminators
 from myxtts.xtts_v2.beginning import NO_LICENCE
 from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.networks import check_published
@@ -65,7 +64,6 @@ def from_nothing(clips, tmp_path_factory):
     settings = {"deterministic": True, "max_steps": 6 * len(ALL)}
     with pytest.MonkeyPatch.context() as patch, deterministic_ops():
         patch.setattr(Loop, "run", copying)
-        patch.setattr(discriminators, "PERIODS", (3,))  # each takes a fifth of the tracing
         patch.setattr(StageRun, "show", lambda self: None)
         made.results = trainer(made.run, begun(clips), clips, **settings).run(ALL).stages
         patch.setattr(Loop, "run", stopping)

@@ -5,22 +5,23 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from myxtts.xtts_v2.discriminators import PERIODS, Discriminators
+from myxtts.xtts_v2.discriminators import Discriminators
 from myxtts.xtts_v2.layers import WeightNormConv1D
 from myxtts.xtts_v2.names import Names
+from myxtts.xtts_v2.sizes import SoundObjective
 
 
 def test_each_period_has_rows_of_its_own():
     keras.utils.set_random_seed(1)
-    judges = Discriminators(width=2)
+    judges, periods = Discriminators(width=2), SoundObjective.critic_periods
     waveform = np.random.default_rng(0).normal(size=(1, 2 * 3 * 5 * 7 * 11)).astype(np.float32)
     changed = waveform.copy()
     changed[:, ::7] += 1.0
     one, other = (judges(tf.constant(x))[0] for x in (waveform, changed))
     rows = [np.abs(a - b).reshape(len(a), -1).max(1) > 0 for a, b in zip(one, other, strict=True)]
-    assert [len(row) for row in rows] == [1, *PERIODS]
-    assert list(rows[1 + PERIODS.index(7)]) == [True] + [False] * 6
-    assert all(row.all() for number, row in enumerate(rows) if number != 1 + PERIODS.index(7))
+    assert [len(row) for row in rows] == [1, *periods]
+    assert list(rows[1 + periods.index(7)]) == [True] + [False] * 6
+    assert all(row.all() for number, row in enumerate(rows) if number != 1 + periods.index(7))
 
 
 def test_a_group_sees_its_own_channels_and_is_a_convolution():
