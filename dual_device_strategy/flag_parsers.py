@@ -39,6 +39,8 @@ class SharesParser(flags.ArgumentParser):
 
 
 class EmulatedGpusParser(flags.IntegerParser):
+    """A whole number; the message says what else the flag could be."""
+
     syntactic_help = "the number of GPUs to emulate, such as 2, or left out where GPUs are real"
 
     def convert(self, argument):

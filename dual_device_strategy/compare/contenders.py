@@ -21,7 +21,7 @@ OURS = "split (ours)"
 SHARED = "split, data device trains a share (ours)"
 AUTO = 'split, shares="auto" (ours)'
 OF_OURS = (OURS, SHARED, AUTO)
-# shares="auto" gets epochs of this many steps, until it has chosen; so many of them at most.
+# shares="auto" gets epochs of LOOK_STEPS until it has chosen, but at most MOST_LOOKS of them.
 LOOK_STEPS, MOST_LOOKS = 24, 12
 HOST_SIDE = "front end on the host"
 IN_STEP = "mirrored, front end in the step"

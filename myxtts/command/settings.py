@@ -192,6 +192,7 @@ def _train_config(values, overrides, model: ModelConfig, mistakes) -> TrainConfi
 def _published(model: PublishedModel | None, values, overrides, mistakes) -> PublishedModel | None:
     if model is None:
         return None
+
     def given(*parts: str) -> dict:  # a file with sizes may have others than the flags' defaults
         fields = {name: one for part in parts for name, one in overrides[part].items()}
         return {name: one for name, one in fields.items() if values[one[0]].present}
