@@ -157,6 +157,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("devices", STRATEGIES)
 def test_what_is_noted_tells_the_slower_part_and_slots_change(devices, monkeypatch):
     noted = []
