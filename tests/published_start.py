@@ -1,5 +1,6 @@
 """A published model of the smallest sizes that training can start from, with random weights."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,7 +12,13 @@ from myxtts.xtts_v2.config import ModelArgs, PublishedConfig
 from myxtts.xtts_v2.directory import PublishedDirectory
 from myxtts.xtts_v2.new_vocabulary import vocabulary_file
 from myxtts.xtts_v2.normaliser import Normaliser
-from myxtts.xtts_v2.sizes import DvaeSizes, HifiGanSizes, PublishedModel, SpeakerSizes
+from myxtts.xtts_v2.sizes import (
+    ConditioningSizes,
+    DvaeSizes,
+    HifiGanSizes,
+    PublishedModel,
+    SpeakerSizes,
+)
 
 LICENCE = "nobody's: random weights"
 SMALL_SPEAKER = SpeakerSizes((8, 8, 16, 16), (1, 1, 1, 1), 16)
@@ -34,10 +41,20 @@ def small_model(
     width: int = 32,
     heads: int = 4,
     dvae: DvaeSizes = SMALL_DVAE,
-    hifigan_width: int = 16,
+    hifigan_width: int = 64,
     speaker: SpeakerSizes = SMALL_SPEAKER,
+    all_layers: bool = False,
 ) -> PublishedModel:
-    """The sizes, without those that the vocabulary gives."""
+    """The sizes, without those that the vocabulary gives.
+
+    `all_layers`: the conditioning and the HiFi-GAN have as many layers as the published code reads;
+    tracing them takes four times as long.
+    """
+    hifigan = HifiGanSizes(inputs=width, width=hifigan_width, speaker=speaker.size)
+    conditioning = ConditioningSizes()
+    if not all_layers:
+        hifigan = dataclasses.replace(hifigan, kernels=(3,), pairs=1)
+        conditioning = ConditioningSizes(blocks=1, layers=1)
     args = ModelArgs(
         gpt_layers=layers,
         gpt_n_model_channels=width,
@@ -52,8 +69,9 @@ def small_model(
     )
     return PublishedModel(
         args=args,
+        conditioning=conditioning,
         speaker=speaker,
-        hifigan=HifiGanSizes(inputs=width, width=hifigan_width, speaker=speaker.size),
+        hifigan=hifigan,
         dvae=dvae,
     )
 

@@ -7,9 +7,10 @@ from myxtts.model.layers import Attention, FeedForward, attend, join_heads, norm
 from myxtts.xtts_v2.config import ModelArgs
 from myxtts.xtts_v2.layers import group_norm, linear, pointwise
 from myxtts.xtts_v2.names import Names
+from myxtts.xtts_v2.sizes import ConditioningSizes
 
 LATENTS = 32
-_MELS, _ENCODER_BLOCKS, _PERCEIVER_LAYERS, _HEADS, _HEAD_SIZE = 80, 6, 2, 8, 64
+_MELS, _HEADS, _HEAD_SIZE = 80, 8, 64
 
 
 class Conditioning(keras.Model):
@@ -20,14 +21,14 @@ class Conditioning(keras.Model):
     reference count as silence.
     """
 
-    def __init__(self, args: ModelArgs, names: Names):
+    def __init__(self, args: ModelArgs, sizes: ConditioningSizes, names: Names):
         super().__init__(autocast=False)
         width = args.gpt_n_model_channels
         encoder = names.below("gpt.conditioning_encoder")
         self.first = pointwise(encoder.below("init"), _MELS, width)
         self.encoder = [
             EncoderBlock(encoder.below(f"attn.{i}"), width, args.gpt_n_heads)
-            for i in range(_ENCODER_BLOCKS)
+            for i in range(sizes.blocks)
         ]
         perceiver = names.below("gpt.conditioning_perceiver")
         self.latents = self.add_weight(
@@ -38,7 +39,7 @@ class Conditioning(keras.Model):
         )
         perceiver.add("latents", self.latents)
         self.perceiver = [
-            PerceiverLayer(perceiver.below(f"layers.{i}"), width) for i in range(_PERCEIVER_LAYERS)
+            PerceiverLayer(perceiver.below(f"layers.{i}"), width) for i in range(sizes.layers)
         ]
         self.gain = self.add_weight(name="gain", shape=(width,), initializer="ones", autocast=False)
         perceiver.add("norm.gamma", self.gain)

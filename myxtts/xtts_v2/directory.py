@@ -29,6 +29,7 @@ from myxtts.xtts_v2.normaliser import Normaliser
 from myxtts.xtts_v2.pth import write_pth
 from myxtts.xtts_v2.sizes import (
     PUBLISHED_OBJECTIVE,
+    ConditioningSizes,
     DvaeSizes,
     HifiGanSizes,
     Objective,
@@ -108,6 +109,7 @@ class PublishedDirectory:
             args=args,
             start_text=ids["[START]"] if start is None else start,
             stop_text=ids["[STOP]"] if stop is None else stop,
+            conditioning=ConditioningSizes.of(self.model),
             speaker=SpeakerSizes.of(self.model),
             hifigan=HifiGanSizes.of(self.model),
             dvae=DvaeSizes.of(self.dvae or {}),

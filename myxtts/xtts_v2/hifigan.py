@@ -9,7 +9,6 @@ from myxtts.xtts_v2.resampling import interpolated, interpolated_size
 from myxtts.xtts_v2.sizes import HifiGanSizes
 
 _RATES, _KERNELS = (8, 8, 2, 2), (16, 16, 4, 4)
-_BLOCK_KERNELS, _DILATIONS = (3, 7, 11), (1, 3, 5)
 _SLOPE, _LAST_SLOPE = 0.1, 0.01
 # A code lasts 1,024 samples at 22,050 Hz: four hops of 256, then stretched to 24,000 Hz.
 _HOPS, _STRETCH = 4.0, 24000 / 22050
@@ -36,9 +35,7 @@ class HifiGan(keras.Model):
         self.stages = []
         for i, (rate, kernel) in enumerate(zip(_RATES, _KERNELS, strict=True)):
             self.stages.append(
-                UpsamplingStage(
-                    names, number=i, width=width, rate=rate, kernel=kernel, speaker=sizes.speaker
-                )
+                UpsamplingStage(names, sizes, number=i, width=width, rate=rate, kernel=kernel)
             )
             width //= 2
         self.last = Conv1D(names.below("conv_post"), width, 1, 7, bias=False)
@@ -103,19 +100,26 @@ class HifiGan(keras.Model):
 
 
 class UpsamplingStage(keras.layers.Layer):
-    """Upsampling in time, then the mean of three stacks of residual convolutions."""
+    """Upsampling in time, then the mean of some stacks of residual convolutions."""
 
     def __init__(
-        self, names: Names, *, number: int, width: int, rate: int, kernel: int, speaker: int
+        self,
+        names: Names,
+        sizes: HifiGanSizes,
+        *,
+        number: int,
+        width: int,
+        rate: int,
+        kernel: int,
     ):
         super().__init__(autocast=False)
         narrow = width // 2
         self.up = WeightNormConv1D(names.below(f"ups.{number}"), width, narrow, kernel, rate=rate)
-        self.speaker = pointwise(names.below(f"conds.{number}"), speaker, narrow)
-        first = len(_BLOCK_KERNELS) * number
+        self.speaker = pointwise(names.below(f"conds.{number}"), sizes.speaker, narrow)
+        first = len(sizes.kernels) * number
         self.stacks = [
-            ResidualStack(names.below(f"resblocks.{first + i}"), narrow, size)
-            for i, size in enumerate(_BLOCK_KERNELS)
+            ResidualStack(names.below(f"resblocks.{first + i}"), narrow, size, sizes.pairs)
+            for i, size in enumerate(sizes.kernels)
         ]
         self.built = True
 
@@ -125,15 +129,15 @@ class UpsamplingStage(keras.layers.Layer):
 
 
 class ResidualStack(keras.layers.Layer):
-    def __init__(self, names: Names, width: int, size: int):
+    def __init__(self, names: Names, width: int, size: int, pairs: int):
         super().__init__(autocast=False)
         self.wide = [
-            WeightNormConv1D(names.below(f"convs1.{i}"), width, width, size, dilation=dilation)
-            for i, dilation in enumerate(_DILATIONS)
+            WeightNormConv1D(names.below(f"convs1.{i}"), width, width, size, dilation=2 * i + 1)
+            for i in range(pairs)
         ]
         self.near = [
             WeightNormConv1D(names.below(f"convs2.{i}"), width, width, size)
-            for i in range(len(_DILATIONS))
+            for i in range(pairs)
         ]
         self.built = True
 

@@ -182,17 +182,18 @@ class WeightNormConv1D(keras.layers.Layer):
         self.built = True
 
     def call(self, x):
-        length = tf.norm(tf.convert_to_tensor(self.direction), axis=[0, 1], keepdims=True)
-        kernel = tf.cast(self.direction * (self.gain / length), x.dtype)
+        direction = tf.convert_to_tensor(self.direction)
+        per_length = tf.math.rsqrt(tf.reduce_sum(tf.square(direction), [0, 1]))
+        kernel = tf.cast(direction * (self.gain * per_length), x.dtype)
         if self.rate is None:
             pad = self.dilation * (self.size // 2)
             x = tf.pad(x, [[0, 0], [pad, pad], [0, 0]])
-            return self._convolved(x, kernel) + self.bias
+            return tf.nn.bias_add(self._convolved(x, kernel), self.bias)
         batch, steps = tf.unstack(tf.shape(x)[:2])
         whole = [batch, (steps - 1) * self.rate + self.size, self.outputs]
         crop = (self.size - self.rate) // 2
         x = tf.nn.conv1d_transpose(x, kernel, whole, self.rate, "VALID")
-        return x[:, crop : crop + steps * self.rate] + self.bias
+        return tf.nn.bias_add(x[:, crop : crop + steps * self.rate], self.bias)
 
     def _convolved(self, x, kernel):
         if self.groups > 1:

@@ -37,7 +37,7 @@ def make_gpt(model: PublishedModel, names: Names) -> Gpt:
 
 def make_conditioning(model: PublishedModel, names: Names) -> Conditioning:
     """The conditioning, with adapters if the model has them."""
-    return _adapted(Conditioning(model.args, names), model, names)
+    return _adapted(Conditioning(model.args, model.conditioning, names), model, names)
 
 
 def make_dvae(model: PublishedModel, names: Names) -> Dvae:

@@ -1,6 +1,7 @@
 """The sizes of published networks that config.json does not have, and the settings of training."""
 
 import dataclasses
+import re
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from myxtts.xtts_v2.config import ModelArgs
 
 CODE_SAMPLES, CODE_RATE = 1024, 22050  # a code lasts 1,024 samples at this rate
 MELS = 80  # bands
+UPSAMPLING_STAGES = 4  # of the HiFi-GAN
 CROPS = ("same_clip", "other_clip")
 LEFT_OUT = ("last_row", "every_row", "nothing")
 PADDINGS = ("zeros", "mirrored")
@@ -39,12 +41,29 @@ class SpeakerSizes:
 
 
 @dataclasses.dataclass(frozen=True)
+class ConditioningSizes:
+    """The numbers of layers of the conditioning. The published code reads only the defaults."""
+
+    blocks: int = 6  # of the encoder
+    layers: int = 2  # of the Perceiver
+
+    @classmethod
+    def of(cls, tensors: dict[str, np.ndarray]) -> "ConditioningSizes":
+        """From the names in a model.pth."""
+        blocks = _numbered(tensors, "gpt.conditioning_encoder.attn.#.")
+        layers = _numbered(tensors, "gpt.conditioning_perceiver.layers.#.")
+        return cls(blocks or cls.blocks, layers or cls.layers)
+
+
+@dataclasses.dataclass(frozen=True)
 class HifiGanSizes:
-    """The sizes of the HiFi-GAN."""
+    """The sizes of the HiFi-GAN. The published code reads only the default kernels and pairs."""
 
     inputs: int = 1024
     width: int = 512  # of the first layer; every upsampling stage halves it
     speaker: int = 512
+    kernels: tuple[int, ...] = (3, 7, 11)  # one for each stack of residual convolutions of a stage
+    pairs: int = 3  # of convolutions in a stack; the first one of a pair is dilated by 1, 3, 5, ...
 
     @classmethod
     def of(cls, tensors: dict[str, np.ndarray]) -> "HifiGanSizes":
@@ -52,7 +71,20 @@ class HifiGanSizes:
         prefix = "hifigan_decoder.waveform_decoder."
         first = tensors.get(f"{prefix}conv_pre.weight", np.empty([512, 1024, 7])).shape
         speaker = tensors.get(f"{prefix}cond_layer.weight", np.empty([512, 512, 1])).shape
-        return cls(inputs=first[1], width=first[0], speaker=speaker[1])
+        stacks = -(-_numbered(tensors, f"{prefix}resblocks.#.") // UPSAMPLING_STAGES)
+        kernels = []
+        for stack in range(stacks):
+            name = f"{prefix}resblocks.{stack}.convs1.0.parametrizations.weight.original1"
+            usual = cls.kernels[stack] if stack < len(cls.kernels) else 3
+            kernels.append(tensors.get(name, np.empty([0, 0, usual])).shape[2])
+        pairs = _numbered(tensors, f"{prefix}resblocks.0.convs1.#.")
+        return cls(
+            inputs=first[1],
+            width=first[0],
+            speaker=speaker[1],
+            kernels=tuple(kernels) or cls.kernels,
+            pairs=pairs or cls.pairs,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +158,7 @@ class PublishedModel:
     args: ModelArgs = ModelArgs()
     start_text: int = 261
     stop_text: int = 0
+    conditioning: ConditioningSizes = ConditioningSizes()
     speaker: SpeakerSizes = SpeakerSizes()
     hifigan: HifiGanSizes = HifiGanSizes()
     dvae: DvaeSizes = DvaeSizes()
@@ -155,3 +188,10 @@ class PublishedModel:
             found = getattr(self.speaker, name)
             fits = len(found) == 4 and min(found) >= least
             need(fits, f"speaker.{name}", found, f"four numbers of {least} or more")
+
+
+def _numbered(tensors: dict[str, np.ndarray], pattern: str) -> int:
+    """How many layers have tensors of this name, "#" being the layer's number from 0 on."""
+    before, after = pattern.split("#")
+    found = re.compile(rf"{re.escape(before)}(\d+){re.escape(after)}")
+    return 1 + max((int(m[1]) for m in map(found.match, tensors) if m), default=-1)

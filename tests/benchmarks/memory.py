@@ -49,7 +49,8 @@ def measure(case: str, place: str) -> None:
 
         directory = Path(place, f"start-{os.getpid()}")
         dvae = DvaeSizes(width=256, code_size=256)
-        make_start(directory, layers=4, width=512, heads=8, dvae=dvae, hifigan_width=256)
+        sizes = {"layers": 4, "width": 512, "heads": 8, "dvae": dvae, "hifigan_width": 256}
+        make_start(directory, **sizes, all_layers=True)
         start, rate = start_of(directory), 24000
     source = Source(embedded.make(place, settings, progress=False))
     prepared, _ = prepare(source, PrepareConfig(sample_rate=rate), progress=False)

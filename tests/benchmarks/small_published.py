@@ -164,7 +164,7 @@ def make_base(place: Path, old: Corpus, steps: BaseSteps, say) -> None:
         dvae, stats, loss = trained_dvae(old, steps.dvae)
         say(f"DVAE: reconstruction {loss:.4f} of mels of mean square about 1")
         sizes = dict(layers=4, width=192, dvae=_DVAE, hifigan_width=64)
-        first = make_start(place / "first", **sizes, mel_stats=stats)
+        first = make_start(place / "first", **sizes, mel_stats=stats, all_layers=True)
         dataclasses.replace(first, dvae=dvae).write(source)
     for number in range(1, steps.rounds + 1):
         gpt, whole = place / f"round{number}-gpt", place / f"round{number}"

@@ -44,6 +44,7 @@ def trained(out: Path) -> None:
             dvae=DvaeSizes(width=64, code_size=32, codes=128),
             hifigan_width=512,
             speaker=SpeakerSizes(),
+            all_layers=True,
         )
     start, (corpus, _) = start_of(out / "start"), corpora(out, voices=2, minutes=1)
     stages = {

@@ -94,12 +94,12 @@ def ours(layers: int, threads: int, parts: list[str]) -> dict:
     from myxtts.xtts_v2.gpt import Gpt
     from myxtts.xtts_v2.hifigan import HifiGan
     from myxtts.xtts_v2.names import Names
-    from myxtts.xtts_v2.sizes import HifiGanSizes
+    from myxtts.xtts_v2.sizes import ConditioningSizes, HifiGanSizes
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     args = ModelArgs(gpt_layers=layers)
     gpt = Gpt(args, Names(), start_text=261, stop_text=0)
-    conditioning = Conditioning(args, Names())
+    conditioning = Conditioning(args, ConditioningSizes(), Names())
     text, latents = tf.range(3, 3 + _TOKENS)[None], tf.random.normal([1, 32, 1024])
     # No code is the last one, so that all are timed.
     gpt.audio_head.bias.assign(tf.one_hot(gpt.stop_code, 1026, on_value=-1e9))

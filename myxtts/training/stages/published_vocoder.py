@@ -24,7 +24,7 @@ _BETA_1 = 0.8
 # Whose distance is a loss: magnitudes up to the highest frequency there is.
 _HEARD = AudioConfig(sample_rate=SAMPLE_RATE, f_max=SAMPLE_RATE / 2, power=1.0)
 # Fitted: tensors that are alive at the fullest moment of a step (`tests/benchmarks/memory.py`).
-_CONVOLUTIONS = 7.0  # by sample of a segment and width
+_CONVOLUTIONS = 7.0 / 9  # by sample of a segment, width and pair of convolutions
 _SPECTRA = 20.0  # by sample of a segment
 _CRITICS = 176.0 / 6  # by sample, discriminator and critic_width
 _READING = 8.0  # by position and width, on the data device
@@ -90,7 +90,8 @@ class PublishedVocoderStage(PublishedStage):
         args, sound, hifigan = published.args, published.sound, published.hifigan
         samples = sound.segment_hops * HOP
         critics = _CRITICS * (1 + len(sound.critic_periods)) * sound.critic_width
-        kept = samples * (_CONVOLUTIONS * hifigan.width + _SPECTRA + critics)
+        convolutions = _CONVOLUTIONS * hifigan.width * len(hifigan.kernels) * hifigan.pairs
+        kept = samples * (convolutions + _SPECTRA + critics)
         batch = sound.segment_hops * hifigan.inputs + samples + hifigan.speaker
         width, positions = args.gpt_n_model_channels, sizes.positions
         reading = _READING * positions * width + _SCORES * args.gpt_n_heads * positions**2
