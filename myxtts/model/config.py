@@ -93,12 +93,28 @@ class VocoderConfig:
     corrections: int = 16  # rounds that bring the mel of the samples closer to the given one
     segment_frames: int = 64  # length of the segments that training cuts out of clips
     discriminator_width: int = 32
+    discriminator_periods: tuple[int, ...] = (2, 3, 5, 7, 11)
+    discriminator_frames: tuple[int, ...] = (512, 1024, 2048)  # samples in a frame of a spectrogram
     adversarial_from_step: int | None = 20_000  # None: never
 
     def __post_init__(self):
         need(self.blocks >= 1, "vocoder.blocks", self.blocks, "1 or more")
         need(self.corrections >= 0, "vocoder.corrections", self.corrections, "0 or more")
         need(self.segment_frames >= 16, "vocoder.segment_frames", self.segment_frames, "16 or more")
+        shortest = min(self.discriminator_periods, default=2)
+        need(
+            shortest >= 2,
+            "vocoder.discriminator_periods",
+            self.discriminator_periods,
+            "numbers of 2 or more",
+        )
+        shortest = min(self.discriminator_frames, default=16)
+        need(
+            shortest >= 16,
+            "vocoder.discriminator_frames",
+            self.discriminator_frames,
+            "numbers of 16 or more",
+        )
         start = self.adversarial_from_step
         need(
             start is None or start >= 0,

@@ -13,9 +13,6 @@ from keras import Model, layers
 
 from myxtts.model.config import VocoderConfig
 
-PERIODS = (2, 3, 5, 7, 11)
-RESOLUTIONS = ((512, 128), (1024, 256), (2048, 512))  # samples of a frame and of a hop
-
 
 class Discriminators(Model):
     """All discriminators together. Each gives a map of scores, and the feature maps that led to
@@ -25,8 +22,14 @@ class Discriminators(Model):
         super().__init__(autocast=False, **kwargs)
         width = config.discriminator_width
         self.members = [
-            *(PeriodDiscriminator(period, width, name=f"of{period}") for period in PERIODS),
-            *(SpectrogramDiscriminator(*r, width, name=f"at{r[0]}") for r in RESOLUTIONS),
+            *(
+                PeriodDiscriminator(period, width, name=f"of{period}")
+                for period in config.discriminator_periods
+            ),
+            *(
+                SpectrogramDiscriminator(frame, frame // 4, width, name=f"at{frame}")
+                for frame in config.discriminator_frames
+            ),
         ]
         self.build((None, None))
 

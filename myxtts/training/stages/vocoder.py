@@ -25,7 +25,7 @@ _AROUND = 32
 # Fitted: tensors that are alive at the fullest moment of a step (`tests/benchmarks/memory.py`).
 _CONVNEXT = 14.0  # by frame, block and vocoder.width
 _SPECTRA = 55.0  # by sample of a segment
-_CRITICS = 62.0  # by sample and discriminator_width
+_CRITICS = 62.0 / 8  # by sample, discriminator and discriminator_width
 
 
 class VocoderStage(Stage):
@@ -79,7 +79,8 @@ class VocoderStage(Stage):
         kept = _CONVNEXT * (vocoder.segment_frames + 3) * vocoder.blocks * vocoder.width
         kept += _SPECTRA * samples
         if vocoder.adversarial_from_step is not None:
-            kept += _CRITICS * samples * vocoder.discriminator_width
+            critics = len(vocoder.discriminator_periods) + len(vocoder.discriminator_frames)
+            kept += _CRITICS * critics * samples * vocoder.discriminator_width
         batch = vocoder.segment_frames * audio.n_mels + samples + config.model.speaker.size
         return ClipMemory(kept, batch)
 

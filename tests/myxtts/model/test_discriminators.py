@@ -6,13 +6,13 @@ import pytest
 import tensorflow as tf
 
 from myxtts.model.config import VocoderConfig
-from myxtts.model.discriminators import PERIODS, RESOLUTIONS, Discriminators
+from myxtts.model.discriminators import Discriminators
 from myxtts.model.vocoder_losses import adversarial_loss, discriminator_loss, feature_loss
 from myxtts.xtts_v2 import discriminators as published
 
 
-def ours():
-    return Discriminators(VocoderConfig(discriminator_width=4))
+def ours(**sizes):
+    return Discriminators(VocoderConfig(discriminator_width=4, **sizes))
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def judges():
 def test_every_member_judges_and_shows_its_features(judges):
     waveform = tf.random.stateless_normal([2, 8192], [1, 2])
     scores, features = judges(waveform)
-    assert len(scores) == len(features) == len(PERIODS) + len(RESOLUTIONS)
+    assert len(scores) == len(features) == 5 + 3
     assert all(len(maps) == 4 for maps in features)
     assert all(score.shape[0] == 2 and score.shape[-1] == 1 for score in scores)
 
@@ -49,7 +49,13 @@ def test_feature_loss_does_not_move_the_features_of_recorded_speech():
     assert of_real is None and np.all(of_made.numpy() == 0.5)
 
 
-@pytest.mark.parametrize("make", [ours, lambda: published.Discriminators(4, periods=(3,))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ours(discriminator_periods=(3,), discriminator_frames=(512,)),
+        lambda: published.Discriminators(4, periods=(3,)),
+    ],
+)
 def test_they_learn_to_tell_a_tone_from_noise(make):
     keras.utils.set_random_seed(1)
     judges = make()

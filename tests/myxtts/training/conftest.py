@@ -37,7 +37,13 @@ MODEL = ModelConfig(
     gpt=GptConfig(layers=1, width=16, heads=2, dropout=0.0, code_noise=0.0),
     speaker=SpeakerConfig(width=16, blocks=1, size=8),
     vocoder=VocoderConfig(
-        width=16, blocks=1, segment_frames=16, discriminator_width=2, adversarial_from_step=4
+        width=16,
+        blocks=1,
+        segment_frames=16,
+        discriminator_width=2,
+        discriminator_periods=(3,),  # one discriminator of each family
+        discriminator_frames=(512,),
+        adversarial_from_step=4,
     ),
 )
 CONFIG = TrainConfig(
