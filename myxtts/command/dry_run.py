@@ -11,7 +11,7 @@ from myxtts.command.advice import GB, JobDevice, JobFacts, advice, facts_of
 from myxtts.command.corpora import Clips, vocabulary_of
 from myxtts.command.settings import Job
 from myxtts.config import to_json
-from myxtts.training.data import StageData
+from myxtts.training.data import StageData, UsableClips
 from myxtts.training.memory import Estimate
 from myxtts.training.shares import ShareTrials
 
@@ -81,7 +81,8 @@ def _corpus(job: Job, clips: Clips, vocabulary) -> Iterator[str]:
     stage = job.stages[0]
     size = min(len(clips.training), job.train.batches.batch_size)
     batches = dataclasses.replace(job.train.batches, batch_size=size)
-    data = StageData(clips.training, vocabulary, job.train, batches)
+    usable = UsableClips.of(clips.training, vocabulary, job.train.model)
+    data = StageData(usable, job.train, batches)
     if vocabulary.unknown is not None:
         yield f"[UNK]      {data.unknown:.1%} of the tokens; clips that have one are left out"
     yield f"batches    {data.plan.batches_per_epoch} an epoch, {data.shapes()} ({stage})"

@@ -19,7 +19,7 @@ from myxtts.corpus.manifest import Corpus
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training import checkpoints, networks
 from myxtts.training.config import TrainConfig
-from myxtts.training.data import StageData
+from myxtts.training.data import StageData, UsableClips
 from myxtts.training.loop import Loop
 from myxtts.training.precision import fastest_precision, policy_of
 from myxtts.training.run_directory import RunDirectory
@@ -114,7 +114,8 @@ def rehearsed(
                 loop = Loop(strategy, made, config, precision)
         finally:
             keras.config.set_dtype_policy(before)
-        data = StageData.training(stage, corpus, vocabulary, config)
+        clips = UsableClips.of(corpus, vocabulary, config.model)
+        data = StageData.training(stage, clips, config)
         with strategy.scope():
             dataset = data.batches(loop.stage, augmented=True)
         if strategy.num_replicas_in_sync == 1:

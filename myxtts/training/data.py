@@ -9,23 +9,30 @@ from absl import logging
 
 from dual_device_strategy import on_data_device
 from myxtts import UserError
-from myxtts.config import AugmentConfig, FeatureConfig
+from myxtts.config import AugmentConfig, BatchConfig, FeatureConfig
 from myxtts.corpus.batches import read_batches, served_batches
 from myxtts.corpus.manifest import Corpus
 from myxtts.corpus.plan import BatchPlan
-from myxtts.corpus.texts import encode_texts
+from myxtts.corpus.texts import Texts, encode_texts
 from myxtts.features import make_features
+from myxtts.model.config import ModelConfig
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.config import TrainConfig
 from myxtts.training.stages import Stage, stage_named
 
 
-class StageData:
-    """The clips that fit the model, and the plan of their batches."""
+@dataclasses.dataclass(frozen=True)
+class UsableClips:
+    """The clips that fit the model, and their texts as tokens. All stages have the same ones."""
 
-    def __init__(self, corpus: Corpus, vocabulary: Vocabulary, config: TrainConfig, batches):
-        limit = config.model.longest_frames
-        fits = np.flatnonzero(config.model.audio.frames(corpus.samples) <= limit)
+    corpus: Corpus
+    texts: Texts
+
+    @classmethod
+    def of(cls, corpus: Corpus, vocabulary: Vocabulary, model: ModelConfig) -> "UsableClips":
+        """Warnings say how many clips were left out, and why."""
+        limit = model.longest_frames
+        fits = np.flatnonzero(model.audio.frames(corpus.samples) <= limit)
         if len(fits) < len(corpus):
             logging.warning(
                 "%d of %d clips are left out: they are longer than the %d mel frames that "
@@ -33,16 +40,22 @@ class StageData:
                 len(corpus) - len(fits),
                 len(corpus),
                 limit,
-                config.model.longest_codes,
+                model.longest_codes,
             )
             if not len(fits):
                 raise UserError(
-                    f"every clip is longer than the GPT reads: {config.model.longest_codes} codes "
+                    f"every clip is longer than the GPT reads: {model.longest_codes} codes "
                     f"leave room for {limit} mel frames"
                 )
             corpus = corpus.subset(fits)
-        self._config = config
-        self.corpus, self._texts = encode_texts(corpus, vocabulary, config.model.text.max_tokens)
+        return cls(*encode_texts(corpus, vocabulary, model.text.max_tokens))
+
+
+class StageData:
+    """The clips of a stage, and the plan of their batches."""
+
+    def __init__(self, clips: UsableClips, config: TrainConfig, batches: BatchConfig):
+        self._config, self.corpus, self._texts = config, clips.corpus, clips.texts
         self.plan = BatchPlan(
             self.corpus.samples,
             speaker_ids=self.corpus.speaker_ids,
@@ -52,13 +65,13 @@ class StageData:
         )
 
     @classmethod
-    def training(cls, stage: str, corpus: Corpus, vocabulary: Vocabulary, config: TrainConfig):
+    def training(cls, stage: str, clips: UsableClips, config: TrainConfig):
         batches = dataclasses.replace(
             config.batches,
             batch_size=config.batch_size(stage),
             **_references(stage, config),
         )
-        return cls(corpus, vocabulary, config, batches)
+        return cls(clips, config, batches)
 
     @classmethod
     def held_out(
@@ -95,7 +108,7 @@ class StageData:
             drop_remainder=replicas > 1,
             temperature=1.0,
         )
-        return cls(corpus, vocabulary, config, batches)
+        return cls(UsableClips.of(corpus, vocabulary, config.model), config, batches)
 
     def batches(
         self,

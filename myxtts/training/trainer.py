@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from myxtts.corpus.manifest import Corpus
 from myxtts.text.vocabulary import Vocabulary
 from myxtts.training.budget import Budget
 from myxtts.training.config import TrainConfig
-from myxtts.training.data import StageData
+from myxtts.training.data import StageData, UsableClips
 from myxtts.training.exhibits import Exhibits
 from myxtts.training.final_report import write_report
 from myxtts.training.identity import RunIdentity, without_effect
@@ -159,6 +160,10 @@ class Trainer:
             self._workers.wait()
         return Report(True, None, results, text)
 
+    @functools.cached_property
+    def _clips(self) -> UsableClips:
+        return UsableClips.of(self.corpus, self.vocabulary, self.config.model)
+
     def _train(self, stage: str, stages: Sequence[str], interruption: Interruption) -> dict | None:
         self._workers.meet()
         began = self._workers.clock()
@@ -178,7 +183,7 @@ class Trainer:
         for needed in stage_named(stage, self._form).needs:
             for sentence in (directory.result(needed) or {}).get("complaints", ()):
                 logging.warning("%s: of the %s it is trained with: %s", stage, needed, sentence)
-        data = StageData.training(stage, self.corpus, self.vocabulary, config)
+        data = StageData.training(stage, self._clips, config)
         held_out = None
         if self.validation is not None:
             replicas = self.strategy.num_replicas_in_sync

@@ -10,7 +10,7 @@ from tensorflow.python.framework import config as tf_config
 
 from myxtts.config import BatchConfig
 from myxtts.training.config import TrainConfig
-from myxtts.training.data import StageData
+from myxtts.training.data import StageData, UsableClips
 from myxtts.training.loop import Loop
 from myxtts.training.precision import policy_of
 from myxtts.training.run_directory import RunDirectory
@@ -97,6 +97,11 @@ def restored(path, start, config, stage, scope=contextlib.nullcontext):
     with scope():
         at = Surroundings(config, run, len(start.vocabulary))
         return stage_named(stage, config.model.form).restored(at)
+
+
+def stage_data(stage, corpus, start, config) -> StageData:
+    """The batches of a stage of these clips."""
+    return StageData.training(stage, UsableClips.of(corpus, start.vocabulary, config.model), config)
 
 
 def held_out(stage, start, clips, config) -> dict:

@@ -12,12 +12,18 @@ from myxtts.corpus.batches import read_batches
 from myxtts.export import export_published
 from myxtts.model.layers import seed_of
 from myxtts.training.config import TrainConfig
-from myxtts.training.data import StageData
 from myxtts.training.published_run import published_source
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.start import start_of
 from myxtts.xtts_v2.directory import PublishedDirectory
-from tests.myxtts.training.fine_tuning import computing_in, held_out, restored, tensors, trainer
+from tests.myxtts.training.fine_tuning import (
+    computing_in,
+    held_out,
+    restored,
+    stage_data,
+    tensors,
+    trainer,
+)
 from tests.published_start import LICENCE
 
 
@@ -72,7 +78,7 @@ def test_recomputed_layers_and_half_precision_give_the_same_gradients(
         config = trainer(tmp_path, start, clips, recompute=recompute).config
         with tf.device("CPU:0"), monkeypatch.context() as patch, computing_in(precision):
             stage = restored(tmp_path, start, config, "gpt")
-            data = StageData.training("gpt", clips[0], start.vocabulary, config)
+            data = stage_data("gpt", clips[0], start, config)
             raw = next(iter(read_batches(data.corpus, data._texts, data.plan, epochs=1, workers=1)))
             batch = stage.front_end(raw)
             block = type(stage.gpt.blocks[0])
@@ -125,9 +131,9 @@ def test_clips_with_characters_that_have_no_token_are_left_out_and_counted(
     texts = ["Été 9 ق", *training.texts[1:]]
     changed = dataclasses.replace(training, texts=texts)
     config = TrainConfig(model=start.model, batches=BatchConfig(batch_size=4))
-    data = StageData.training("gpt", changed, start.vocabulary, config)
+    data = stage_data("gpt", changed, start, config)
     assert len(data.corpus) == len(training) - 1
     assert "1 of 10 clips have texts with characters that vocab.json does not have" in caplog.text
     persian = dataclasses.replace(training, languages=tuple("fa" for _ in training.languages))
     with pytest.raises(UserError, match="the model has no language 'fa'; it has de, en"):
-        StageData.training("gpt", persian, start.vocabulary, config)
+        stage_data("gpt", persian, start, config)

@@ -12,7 +12,6 @@ from dual_device_strategy import DataModelSplitStrategy, emulation
 from myxtts import UserError
 from myxtts.corpus.batches import read_batches
 from myxtts.training import checkpoints, networks
-from myxtts.training.data import StageData
 from myxtts.training.published_run import published_source
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stage_run import StageRun
@@ -27,6 +26,7 @@ from tests.myxtts.training.fine_tuning import (
     deterministic_ops,
     held_out,
     restored,
+    stage_data,
     tensors,
     trainer,
     variables_of,
@@ -77,7 +77,7 @@ def test_teacher_forced_segments_are_those_of_each_clip_alone(start_directory, c
     start = start_of(start_directory)
     config = trainer(tmp_path, start, clips).config
     stage = restored(tmp_path, start, config, "vocoder")
-    data = StageData.training("vocoder", clips[0], start.vocabulary, config)
+    data = stage_data("vocoder", clips[0], start, config)
     raw = next(iter(read_batches(data.corpus, data._texts, data.plan, epochs=1, workers=1)))
     batch = stage.front_end(raw)
     size = SOUND.segment_hops
@@ -192,7 +192,7 @@ def test_the_frozen_part_works_on_the_data_device(start_directory, clips, tmp_pa
     for name in ("gpt", "vocoder"):
         stage = restored(tmp_path, start, config, name, strategy.scope)
         with strategy.scope():
-            data = StageData.training(name, clips[0], start.vocabulary, config)
+            data = stage_data(name, clips[0], start, config)
             dataset = data.batches(stage, augmented=True)
         frozen = [stage.dvae] if name == "gpt" else [stage.dvae, stage.gpt, stage.speaker]
         assert all("GPU:1" in v.value.device for network in frozen for v in network.variables)

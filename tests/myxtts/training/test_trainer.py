@@ -14,7 +14,7 @@ from dual_device_strategy import DataModelSplitStrategy, MirroredDataModelSplitS
 from myxtts import UserError
 from myxtts.model.layers import seed_of
 from myxtts.training import step_records
-from myxtts.training.data import StageData
+from myxtts.training.data import StageData, UsableClips
 from myxtts.training.networks import load_networks
 from myxtts.training.run_directory import RunDirectory
 from myxtts.training.stage_run import StageRun
@@ -209,7 +209,7 @@ def test_batches_that_cannot_be_divided_are_refused(make_trainer, tmp_path):
 
 def test_losses_and_gradients_in_bfloat16_are_nearly_those_in_float32(sides, tmp_path):
     corpus, _, vocabulary = sides
-    data = StageData.training("tokenizer", corpus, vocabulary, CONFIG)
+    data = StageData.training("tokenizer", UsableClips.of(corpus, vocabulary, CONFIG.model), CONFIG)
     found = []
     for precision in ("float32", "bfloat16"):
         keras.utils.set_random_seed(0)
