@@ -51,17 +51,29 @@ def test_a_wheel_holds_what_the_packages_need_and_says_what_it_is(installed):
         assert not [path for path in kept if not (installed / path).exists()]
 
 
+# What `python -m myxtts` does, with a toy for a stage.
+_TOY = """
+import runpy
+import myxtts
+assert "/installed/" in myxtts.__file__
+from myxtts.training.stages import STAGES
+from tests.myxtts.training.toy_stage import Toy
+STAGES["tokenizer"] = Toy
+runpy.run_module("myxtts", run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.mark.slow
 def test_a_wheel_trains_outside_the_repository_and_says_how_to_go_on(
     installed, run_python, spoken_directory, tmp_path
 ):
     done = run_python(
         [
-            "-m", "myxtts", "train", f"--train_data={spoken_directory}", "--stage=tokenizer",
+            "-c", _TOY, "train", f"--train_data={spoken_directory}", "--stage=tokenizer",
             f"--model_config={ROOT}/tests/tiny_networks.json", "--batch_size=4", "--max_steps=2",
             "--steps_per_call=1", "--evaluation_clips=2", "--checkpoint_dir=run",
         ],
-        cwd=tmp_path, PYTHONPATH=str(installed), UNOPTIMIZED_GRAPHS="1",
+        cwd=tmp_path, PYTHONPATH=f"{installed}:{ROOT}", UNOPTIMIZED_GRAPHS="1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "Done. Everything is in" in done.stdout

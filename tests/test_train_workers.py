@@ -10,10 +10,9 @@ import pytest
 
 from tests.dual_device_strategy.data_service.test_servers import Service
 from tests.dual_device_strategy.machines.conftest import ended, free_ports
-from tests.train_command import ROOT, SMALL
+from tests.train_command import ROOT, SMALL, TOY
 from tests.waiting import wait_until
 
-PROGRAM = ROOT / "tests/train_toy.py"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "UNOPTIMIZED_GRAPHS": "1"}
 STEPS = 40
 FLAGS = [
@@ -43,7 +42,7 @@ def start(processes, tmp_path_factory):
             config = json.dumps({"cluster": {"worker": addresses}, "task": task})
             flags = [*FLAGS, "--strategy=multi_worker", f"--checkpoint_dir={run}", *own]
             env = {**ENVIRONMENT, "TF_CONFIG": config}
-            started.append(processes.start([PROGRAM, *flags], cwd=place, env=env))
+            started.append(processes.start([TOY, *flags], cwd=place, env=env))
         return started
 
     start.place = place
@@ -85,7 +84,7 @@ def test_two_workers_that_are_killed_and_signalled_have_the_losses_of_one_proces
     assert "Done." in workers[0].stdout and "worker 0 has written" in workers[1].stdout
 
     alone = [*FLAGS, "--strategy=one_device", "--checkpoint_dir=alone"]
-    done = processes.start([PROGRAM, *alone], cwd=start.place, env=ENVIRONMENT)
+    done = processes.start([TOY, *alone], cwd=start.place, env=ENVIRONMENT)
     assert done.wait(240) == 0, done.stderr[-2000:]
     assert losses(run) == pytest.approx(losses(start.place / "alone"), rel=1e-5)
 
@@ -101,7 +100,7 @@ def test_workers_that_share_a_data_service_hold_out_the_same_clips_as_one_proces
     finally:
         service.end(signal.SIGKILL)
     alone = [*FLAGS, *fixed, "--strategy=one_device", "--checkpoint_dir=not_served"]
-    done = processes.start([PROGRAM, *alone], cwd=start.place, env=ENVIRONMENT)
+    done = processes.start([TOY, *alone], cwd=start.place, env=ENVIRONMENT)
     assert done.wait(240) == 0, done.stderr[-2000:]
     assert sorted(losses(start.place / "served")) == [0, 1]
     served, expected = (

@@ -1,7 +1,8 @@
 """Processes that begin with TensorFlow and Keras imported, for tests that need one of their own.
 
-A server imports them once (4 s of a core) and starts nothing; each process is forked from it, so
-its devices, threads and environment are its own and it costs what it does, not what it imports.
+A server imports them once, and what else takes long (5 s of a core), and starts nothing; each
+process is forked from it, so its devices, threads and environment are its own and it costs what it
+does, not what it imports.
 
     processes = WarmProcesses()
     done = processes.run(["-c", "print(1)"], timeout=60, env={...})     # as subprocess.run
@@ -136,7 +137,14 @@ class WarmProcesses:
 def _serve(line: socket.socket) -> dict:
     """Returns in each process that is to run something, never in the server."""
     import keras  # noqa: F401
-    import librosa  # noqa: F401
+    import librosa.core.audio  # librosa alone imports none of its modules, nor numba
+    import librosa.effects
+    import librosa.feature.spectral
+    import librosa.filters  # noqa: F401
+    import num2words  # noqa: F401
+    import soundfile  # noqa: F401
+    import soxr  # noqa: F401
+    import tensorboard.compat.proto.event_pb2  # noqa: F401
     import tensorflow  # noqa: F401
 
     gc.freeze()  # or a process would copy every page of it when it collects its garbage
