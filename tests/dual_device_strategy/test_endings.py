@@ -1,6 +1,7 @@
 """How iterations end: short, empty, abandoned, broken, interrupted, or with the process."""
 
 import gc
+import os
 import signal
 import time
 
@@ -171,8 +172,7 @@ dataset = dataset.apply(on_data_device(lambda x: tf.cast(x, tf.float32)))
 distributed = strategy.experimental_distribute_dataset(dataset)
 """
 
-_STEPS = """
-iterator = iter(distributed)
+_REPEATED = """
 traces = []
 
 @tf.function
@@ -183,60 +183,53 @@ def steps(iterator, count):
         total += strategy.run(tf.reduce_sum, args=(next(iterator),))
     return total
 
-def work(times):
-    return sum(float(steps(iterator, tf.constant(1000))) for _ in range(times))
-"""
+iterator = iter(distributed)
 
-_ABANDON = """
-traces = [1]
+def thousand_steps():
+    return float(steps(iterator, tf.constant(1000)))
 
-def work(times):
-    for i in range(50 * times):
-        iterator = iter(distributed)
+def ten_iterators():
+    for i in range(10):
+        abandoned = iter(distributed)
         if i % 2:
-            next(iterator)
-    return times
+            next(abandoned)
+    return 0.0
+
+for work, before_that, times in (thousand_steps, 2, 3), (ten_iterators, 3, 5):
+    for _ in range(before_that):
+        work()
+    before = held()
+    total = sum(work() for _ in range(times))
+    print(total, *before, *held(before))
+print(len(traces))
 """
-
-_COMPARE = """
-work(2)
-before = held()
-total = work(TIMES)
-print(total, len(traces), *before, *held(before))
-"""
-
-
-def heap_growth(run_python, tmp_path, *, pair, work, times):
-    """The sum, the traces, and the bytes by which the heap grew; no thread or batch may be left.
-
-    In a process of its own: what else a process of tests frees and takes is not counted.
-    """
-    script = tmp_path / "repeated.py"  # AutoGraph reads the source
-    script.write_text(_MEMORY + work + _COMPARE.replace("TIMES", str(times)))
-    done = run_python([script, *pair])
-    assert done.returncode == 0, done.stderr
-    total, traces, *figures = map(float, done.stdout.split())
-    half = len(figures) // 2
-    (threads, heap, *devices), after = figures[:half], figures[half:]
-    assert after[0] <= threads
-    assert after[2:] == devices
-    return total, traces, after[1] - heap
 
 
 @pytest.mark.slow
-def test_five_thousand_steps_leave_memory_where_it_was_and_trace_once(run_python, tmp_path, pair):
-    total, traces, grew = heap_growth(run_python, tmp_path, pair=pair, work=_STEPS, times=5)
-    assert total == 5 * 125 * 28 * 4096
-    assert traces == 1
+def test_thousands_of_steps_and_abandoned_iterators_leave_memory_and_threads_where_they_were(
+    run_python, tmp_path, pair
+):
+    """In a process of its own: what else a process of tests frees and takes is not counted."""
+    script = tmp_path / "repeated.py"  # AutoGraph reads the source
+    script.write_text(_MEMORY + _REPEATED)
+    done = run_python([script, *pair], UNOPTIMIZED_GRAPHS="1")
+    assert done.returncode == 0, done.stderr
+    *lines, traces = done.stdout.splitlines()
+    assert traces == "1"
+    grew = []
+    for line in lines:
+        total, *figures = map(float, line.split())
+        half = len(figures) // 2
+        (threads, heap, *devices), after = figures[:half], figures[half:]
+        assert after[0] <= threads
+        assert after[2:] == devices  # no batch is left
+        grew.append((total, after[1] - heap))
+    (sum_of_steps, by_steps), (_, by_iterators) = grew
+    assert sum_of_steps == 3 * 125 * 28 * 4096
     # Less than any object of TensorFlow's a step; a batch has 16,384 bytes.  The heap of the
     # emulated pair grows by some 40 bytes a step at first, by 15 after 20,000 steps.
-    assert grew < 5000 * 64
-
-
-@pytest.mark.slow
-def test_abandoned_iterators_leave_nothing_behind(run_python, tmp_path, pair):
-    _, _, grew = heap_growth(run_python, tmp_path, pair=pair, work=_ABANDON, times=3)
-    assert grew < 150 * 4096  # of 150 iterators; a batch has 16,384 bytes
+    assert by_steps < 3000 * 64
+    assert by_iterators < 50 * 4096
 
 
 PROGRAM = """
@@ -247,7 +240,8 @@ emulation.start(gpus=2)
 strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
 dataset = tf.data.Dataset.range(10**9).map(lambda i: tf.fill([1000], i)).prefetch(4)
 dataset = dataset.apply(on_data_device(lambda x: emulation.timed(x, ms=5)))
-iterators = [iter(strategy.experimental_distribute_dataset(dataset)) for _ in range(3)]
+distributed = strategy.experimental_distribute_dataset(dataset)
+iterators = [iter(distributed) for _ in range(3)]
 for iterator in iterators:
     next(iterator)
 print("running", flush=True)
@@ -268,7 +262,8 @@ ENDINGS = {
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_process_ends_at_once_with_iterators_alive(processes, ending):
     code, expected = ENDINGS[ending]
-    process = processes.start(["-c", PROGRAM.format(ending=code)])
+    environment = {**os.environ, "UNOPTIMIZED_GRAPHS": "1"}
+    process = processes.start(["-c", PROGRAM.format(ending=code)], env=environment)
     try:
         wait_for_output(process, "running")
         if ending == "Ctrl-C":

@@ -127,17 +127,35 @@ def from_a_function(step):
     return [step(next(distributed)) for _ in range(3)]
 
 
-def fit(*callbacks):
-    """Only ours: under TensorFlow's strategy Keras 3 fails."""
-    keras.utils.set_random_seed(1)
-    with strategy.scope():
-        layers = [keras.Input([15, 33]), keras.layers.Flatten(), keras.layers.Dense(4)]
-        model = keras.Sequential(layers)
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.SGD(0.01), loss, metrics=["accuracy"])
-    settings = {"epochs": 2, "verbose": 0, "callbacks": callbacks, "validation_data": dataset()}
-    history = model.fit(dataset(), **settings).history
-    return {key: values[-1] for key, values in sorted(history.items())}
+class Fits:
+    """Fits of one model, traced once; only ours: under TensorFlow's strategy Keras 3 fails."""
+
+    def __init__(self, epochs):
+        keras.utils.set_random_seed(1)
+        self.epochs = epochs
+        with strategy.scope():
+            layers = [keras.Input([15, 33]), keras.layers.Flatten(), keras.layers.Dense(4)]
+            self.model = keras.Sequential(layers)
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            self.model.compile(keras.optimizers.SGD(0.01), loss, metrics=["accuracy"])
+        self.weights = self.model.get_weights()
+
+    def fit(self, *callbacks, factor=1.0):
+        """From `factor` times the first weights; the last figures."""
+        self.model.set_weights([factor * weights for weights in self.weights])
+        self.model.optimizer.iterations.assign(0)
+        validation = {"validation_data": dataset(), "validation_freq": self.epochs}
+        settings = {"epochs": self.epochs, "verbose": 0, "callbacks": callbacks, **validation}
+        history = self.model.fit(dataset(), **settings).history
+        return {key: values[-1] for key, values in sorted(history.items())}
+
+    def again(self):
+        """Stopped after three batches; what goes on has other weights until it restores those."""
+        with contextlib.suppress(InterruptedError):
+            self.fit(MidEpochBackup("backup", save_freq=1), Counted(3))
+        counted = Counted()
+        figures = self.fit(MidEpochBackup("backup", save_freq=1), counted, factor=2.0)
+        return {**figures, "batches": counted.count}
 
 
 class Counted(keras.callbacks.Callback):
@@ -153,13 +171,6 @@ class Counted(keras.callbacks.Callback):
             raise InterruptedError
 
 
-def fit_again():
-    with contextlib.suppress(InterruptedError):
-        fit(MidEpochBackup("backup", save_freq=1), Counted(3))
-    counted = Counted()
-    return {**fit(MidEpochBackup("backup", save_freq=1), counted), "batches": counted.count}
-
-
 def of_the_data_device():
     with strategy.scope(), data_scope():
         scale = tf.Variable(np.random.rand())  # another number on each worker
@@ -173,9 +184,11 @@ loops = {loop.__name__: loop for loop in (eager, of_unknown_length, in_a_functio
 asked = os.environ.get("MACHINES_LOOPS", ",".join(loops)).split(",")
 figures = {name: trained(loops[name]) for name in asked}
 if OURS:
-    figures["fit"] = fit()
-    if len(data) == 1:  # else the iterator cannot be saved
-        figures["fit again"] = fit_again()
+    alone = len(data) == 1  # else the iterator cannot be saved
+    fits = Fits(epochs=2 if alone else 1)
+    figures["fit"] = fits.fit()
+    if alone:
+        figures["fit again"] = fits.again()
     figures["of_the_data_device"] = of_the_data_device()
     figures["handler kept"] = signal.getsignal(signal.SIGTERM) is handler
     signal.raise_signal(signal.SIGTERM)
