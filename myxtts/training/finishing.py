@@ -99,11 +99,11 @@ def _untrained(run: "StageRun") -> str | None:
 
 
 def _judged(run: "StageRun") -> Iterable[Mapping]:
-    """Whole held-out clips, from the batches of the shortest and of the longest ones."""
+    """Whole held-out clips, from the batches of the shortest ones and of middle length."""
     if run.held_out is None:
         return [run.exhibits.clips]
     count = run.held_out.plan.batches_per_epoch
     batches = run.held_out.batches(None, augmented=False, count=count)
     each = _JUDGED // min(2, count)
-    ends = (batch for number, batch in enumerate(batches) if number in (0, count - 1))
-    return ({n: value[:each] for n, value in batch.items()} for batch in itertools.islice(ends, 2))
+    chosen = (batch for number, batch in enumerate(batches) if number in (0, count // 2))
+    return ({n: value[:each] for n, value in batch.items()} for batch in itertools.islice(chosen, 2))

@@ -26,7 +26,7 @@ from myxtts.training.workers import Workers
 
 # A stage that is too short for its settings is still evaluated and shown this often. The first
 # samples take seconds to trace, so a short stage makes them only at its end.
-_EVALUATIONS, _SHOWS = 4, 1
+_EVALUATIONS, _SHOWS = 3, 1
 # The last part of a plan is not corrected any more, because its learning rates are nearly zero.
 _UNCORRECTED = 0.1
 
