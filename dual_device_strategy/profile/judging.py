@@ -116,7 +116,9 @@ def judge(measured: Measured, slots: int, cores: int, setup: Setup | None = None
                 "limit": layout.limit,
                 "flags": layout.flags,
             }
-            for layout in layouts(work, setup.devices)
+            for layout in layouts(
+                dataclasses.replace(work, copies_ahead=parts.copying(slots) > 0), setup.devices
+            )
         ],
     )
 

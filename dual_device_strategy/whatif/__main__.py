@@ -14,6 +14,7 @@ from pathlib import Path
 from absl import flags
 
 from dual_device_strategy import command
+from dual_device_strategy.copies import copying_slots
 from dual_device_strategy.whatif.layouts import Layout, Work, fed_by_one, layouts
 from dual_device_strategy.whatif.machines import MachineCosts, network_is_the_limit, on_machines
 
@@ -42,6 +43,10 @@ _GRADIENT_MB = flags.DEFINE_float(
 _LINK_GBPS = flags.DEFINE_float(
     "link_gbps", 12.0, "Links between devices of a machine, GB/s.", lower_bound=1e-3
 )
+_SLOTS = flags.DEFINE_integer(
+    "slots", 4, "Slots of each strategy: with 6 or more, batches are copied from the host while "
+    "data devices that only prepare work on the batch before.", lower_bound=2
+)  # fmt: skip
 _DEVICES = flags.DEFINE_list("devices", ["2", "4", "8"], "Numbers of devices on a machine.")
 _MACHINES = flags.DEFINE_list("machines", ["1", "8", "64", "256", "1024"], "Numbers of machines.")
 _HELP_OF_CLUSTER = {
@@ -183,6 +188,12 @@ def assumptions(work: Work, cluster: MachineCosts) -> str:
             "Assumed:",
             "- Devices are alike, a fixed cost and the rest in proportion to the rows; slots hide "
             "that times vary.",
+            f"- With {_SLOTS.value} slots, a data device copies a batch "
+            + (
+                "while it works on the batch before, unless it trains a share."
+                if work.copies_ahead
+                else "and works on it in turns (--slots=6: at once)."
+            ),
             "- With shares and several data devices, one of them prepares in every step and the "
             "others wait for it.",
             f"- A ring adds up {work.gradient_mb:g} MB after each step, behind nothing, over links "
@@ -210,7 +221,14 @@ def _work() -> Work:
         )
     if _ROWS.value:
         times["rows"] = _ROWS.value
-    return Work(**times, gradient_mb=_GRADIENT_MB.value, link_gbps=_LINK_GBPS.value)
+    return Work(
+        **{
+            **times,
+            "gradient_mb": _GRADIENT_MB.value,
+            "link_gbps": _LINK_GBPS.value,
+            "copies_ahead": copying_slots(_SLOTS.value) > 0,
+        }
+    )
 
 
 def _profiled(path: str) -> dict[str, float]:

@@ -57,6 +57,8 @@ class Work:
       rows: the rows of a whole batch.
       gradient_mb: the megabytes that devices add up after each step.
       link_gbps: the links between the devices of a machine, in gigabytes a second.
+      copies_ahead: whether a batch is copied from the host while the front end works on the batch
+        before, as with six slots or more, and not before each front end.
     """
 
     host: float = 0.0
@@ -71,13 +73,15 @@ class Work:
     rows: int = 24
     gradient_mb: float = 0.0
     link_gbps: float = 12.0
+    copies_ahead: bool = False
 
     def __post_init__(self):
         need_numbers(self, from_one=["rows"], above_zero=["link_gbps"])
 
     def preparing(self) -> float:
-        """The whole batch on one data device."""
-        return self.copy + self.front_end_fixed + self.front_end
+        """The whole batch on one data device that only prepares."""
+        front_end = self.front_end_fixed + self.front_end
+        return max(self.copy, front_end) if self.copies_ahead else self.copy + front_end
 
     def training(self, rows: int) -> float:
         """The step over this many rows on one device."""
@@ -234,8 +238,10 @@ def best_shares(work: Work, preparing: int, devices: int) -> Layout:
     """The data devices train some rows as well: as many as make all take the same time.
 
     `devices` train, the last `preparing` of them prepare too.  With several data devices one of
-    them prepares in every step, and all wait for it when the gradients are added up.
+    them prepares in every step, and all wait for it when the gradients are added up.  A data device
+    that trains much gains little from copies ahead, so none are counted.
     """
+    in_turns = dataclasses.replace(work, copies_ahead=False).preparing()
     best = None
     for few in range(1, work.rows // devices + 1):
         others = _even(work.rows - preparing * few, devices - preparing)
@@ -247,7 +253,7 @@ def best_shares(work: Work, preparing: int, devices: int) -> Layout:
             devices=devices,
             parts={
                 HOST: work.host,
-                PREPARING: work.preparing() + work.training(few) + work.all_reduce(devices),
+                PREPARING: in_turns + work.training(few) + work.all_reduce(devices),
                 LINKS: work.transfer * (1 - few / work.rows) / preparing,
                 TRAINING: work.training(others[0]) + work.all_reduce(devices),
             },

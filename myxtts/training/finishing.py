@@ -106,4 +106,5 @@ def _judged(run: "StageRun") -> Iterable[Mapping]:
     batches = run.held_out.batches(None, augmented=False, count=count)
     each = _JUDGED // min(2, count)
     chosen = (batch for number, batch in enumerate(batches) if number in (0, count // 2))
-    return ({n: value[:each] for n, value in batch.items()} for batch in itertools.islice(chosen, 2))
+    chosen = itertools.islice(chosen, 2)
+    return ({name: value[:each] for name, value in batch.items()} for batch in chosen)

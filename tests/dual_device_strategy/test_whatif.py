@@ -181,6 +181,18 @@ def test_the_host_the_links_and_the_gap_of_a_loop_that_reads_count_where_they_ar
     assert layouts(work, 4)[0].parts["the model devices"] == pytest.approx(10 + 15)
 
 
+def test_with_copying_slots_the_longer_of_copy_and_front_end_counts():
+    times = {"copy": 15, "front_end": 20, "step": 25, "rows": 24}
+    found = {
+        slots: {f.name.split(":")[0]: f.step_ms for f in layouts(Work(**times, copies_ahead=a), 2)}
+        for slots, a in ((4, False), (6, True))
+    }
+    assert [found[slots]["1 prepares, 1 trains"] for slots in (4, 6)] == [35, 25]
+    for name in ("1 prepares, 2 train", "2 do both, front end in the step"):
+        assert found[4][name] == found[6][name]
+    assert fed_by_one(Work(**times)) == 0 and fed_by_one(Work(**times, copies_ahead=True)) == 1
+
+
 def test_one_data_device_feeds_as_many_as_leave_it_time():
     assert fed_by_one(Work(front_end=20, step=60, rows=24)) == 3
     assert fed_by_one(Work(front_end=70, step=60, rows=24)) == 0
@@ -260,7 +272,7 @@ def ended(run_commands, tmp_path_factory):
             "--link_gbps=100000",
             "--json=o.json",
         ],
-        "profile": ["--profile=profile.json", "--step_ms=200", "--machines=1"],
+        "profile": ["--profile=profile.json", "--step_ms=200", "--machines=1", "--slots=6"],
         "nothing": [],
         "other": ["--profile=other.json"],
         "missing": ["--profile=nowhere.json"],
@@ -282,6 +294,8 @@ def test_the_command_says_what_devices_and_machines_would_do(ended):
     assert figures["layouts"]["2"][0]["step_ms"] == pytest.approx(40, abs=0.1)
     assert [found["machines"] for found in figures["machines"]["4"]] == [1, 1024]
     assert "step 200 ms" in results["profile"][1]
+    assert "in turns (--slots=6: at once)" in out
+    assert "With 6 slots, a data device copies a batch while" in results["profile"][1]
 
 
 @pytest.mark.parametrize(
