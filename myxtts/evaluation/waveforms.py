@@ -34,16 +34,13 @@ def griffin_lim_waveforms(
     mel: tf.Tensor, mel_lengths: tf.Tensor, audio: AudioConfig
 ) -> list[np.ndarray]:
     """Waveforms that Griffin-Lim makes from a padded batch of log-mels."""
-    return cut(_griffin_lim(mel, audio), mel_lengths, audio)
+    return cut(griffin_lim(mel, audio), mel_lengths, audio)
 
 
 def cut(waveforms: tf.Tensor, mel_lengths: tf.Tensor, audio: AudioConfig) -> list[np.ndarray]:
     """The rows of [B, F * hop], each cut to its length."""
     samples = np.asarray(mel_lengths) * audio.hop_length
     return [row[:n] for row, n in zip(np.asarray(waveforms), samples, strict=True)]
-
-
-_griffin_lim = tf.function(griffin_lim, reduce_retracing=True, autograph=False)
 
 
 @functools.lru_cache

@@ -5,6 +5,8 @@
 Everything is a TensorFlow op with a GPU kernel, and works in a tf.function.
 """
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -20,6 +22,20 @@ def griffin_lim(
     mel = tf.convert_to_tensor(mel, tf.float32)
     if mel.shape.rank == 2:
         return griffin_lim(mel[None], audio, iterations, momentum)[0]
+    return _traced(audio, iterations, momentum)(mel)
+
+
+@functools.lru_cache
+def _traced(audio: AudioConfig, iterations: int, momentum: float):
+    """One trace for all mels: eager rounds take milliseconds of Python each."""
+    return tf.function(
+        lambda mel: _waveform(mel, audio, iterations, momentum),
+        input_signature=[tf.TensorSpec([None, None, audio.n_mels])],
+        autograph=False,
+    )
+
+
+def _waveform(mel, audio, iterations, momentum):
     hop, n_fft = audio.hop_length, audio.n_fft
     frames = tf.shape(mel)[1]
     silence = tf.fill(
