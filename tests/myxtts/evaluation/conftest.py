@@ -30,7 +30,7 @@ MODEL = ModelConfig(
     conditioning=ConditioningConfig(latents=4, layers=1, heads=2, encoder_layers=1),
     gpt=GptConfig(layers=1, width=32, heads=2, max_audio_tokens=200),
     speaker=SpeakerConfig(width=16, blocks=1, size=8),
-    vocoder=VocoderConfig(width=16, blocks=1),
+    vocoder=VocoderConfig(width=16, blocks=1, corrections=1),
 )
 CONFIG = TrainConfig(model=MODEL, batches=BatchConfig(4, buckets=2), validation_share=0.2)
 

@@ -1,5 +1,6 @@
 """The networks on an emulated GPU, which has the kernels of a real one and no others."""
 
+import dataclasses
 import functools
 
 import keras
@@ -27,16 +28,19 @@ def nothing_moves():
 
 @functools.cache
 def trained(small, device, policy="float32", steps=2):
-    """Losses of a few steps of all networks, and the variables, all on one device."""
+    """Losses of a few steps of all networks, of one layer each, and the variables, all on one
+    device."""
     keras.utils.set_random_seed(1)
     mel, mel_lengths = small.mels(40, 23)
     _, text, text_lengths, *_ = small.inputs([7, 4], [1, 1])
     keras.mixed_precision.set_global_policy(policy)
     try:
         with tf.device(device):
-            tokenizer = AudioTokenizer(small.tokenizer, AudioConfig())
+            one_block = dataclasses.replace(small.tokenizer, residual_blocks=1)
+            tokenizer = AudioTokenizer(one_block, AudioConfig())
             conditioning = Conditioning(small.conditioning, small.gpt.width, 80)
-            gpt = Gpt(small.gpt, small.text_tokens, small.max_text, small.codes)
+            one_layer = dataclasses.replace(small.gpt, layers=1)
+            gpt = Gpt(one_layer, small.text_tokens, small.max_text, small.codes)
             networks = (tokenizer, conditioning, gpt)
             variables = [v for network in networks for v in network.trainable_variables]
             optimizer = keras.optimizers.AdamW(1e-3)
