@@ -21,6 +21,7 @@ from tensorflow.python.framework import ops
 
 from dual_device_strategy import emulation
 from tests.loudness_stage import fourth_stage  # noqa: F401 -- a fixture
+from tests.published_start import start_directory  # noqa: F401 -- a fixture
 from tests.speech import (  # noqa: F401 -- fixtures
     finished_run,
     prepared_directory,

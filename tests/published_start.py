@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from myxtts.text.languages import find_language
 from myxtts.xtts_v2.beginning import random_tensors, with_vocabulary
@@ -103,3 +104,11 @@ def make_start(
     )
     directory.write(path)
     return directory
+
+
+@pytest.fixture(scope="session")
+def start_directory(tmp_path_factory):
+    """A published directory that training can start from; it reads English and German."""
+    path = tmp_path_factory.mktemp("start") / "model"
+    make_start(path)
+    return path

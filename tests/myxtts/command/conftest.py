@@ -5,7 +5,6 @@ from absl import flags
 
 from myxtts.command import settings
 from myxtts.command.flags import arguments, groups, table
-from tests.published_start import make_start
 
 
 class Line:
@@ -39,11 +38,3 @@ def corpus_path(tmp_path):
     (place / "wavs").mkdir(parents=True)
     (place / "metadata.csv").write_text("wavs/a.wav|Hello.|me\n", encoding="utf-8")
     return place
-
-
-@pytest.fixture(scope="session")
-def start_directory(tmp_path_factory):
-    """A published directory that fits; it reads English and German."""
-    path = tmp_path_factory.mktemp("start") / "model"
-    make_start(path)
-    return path

@@ -37,7 +37,10 @@ def _job(read_line, line):
 def test_a_language_is_learnt_from_its_clips_and_trained_beside_adapters(
     read_line, command, start_directory, tmp_path, caplog
 ):
-    line = f"{command} --add_language=fa --add_language_tokens=80 --trainable=adapters --lr=1e-2"
+    line = (
+        f"{command} --validation_share=0 --add_language=fa --add_language_tokens=80 "
+        "--trainable=adapters --lr=1e-2"
+    )
     job, clips = _job(read_line, line)
     assert job.start.vocabulary.languages == ("en", "de", "fa")
     old = published_source(start_directory)

@@ -28,7 +28,6 @@ from myxtts.training.start import start_of
 from myxtts.training.trainer import Trainer
 from tests.myxtts.training.fine_tuning import ALL, deterministic_ops, trainer, variables_of
 from tests.myxtts.training.toy_stage import Toy
-from tests.published_start import make_start
 
 MODEL = ModelConfig(
     text=TextConfig(vocabulary="characters"),
@@ -111,14 +110,6 @@ def toy(make_trainer, monkeypatch, tmp_path):
         return lambda: chosen.run(["tokenizer"])
 
     return make
-
-
-@pytest.fixture(scope="session")
-def start_directory(tmp_path_factory):
-    """A small model in the published layout."""
-    path = tmp_path_factory.mktemp("start") / "model"
-    make_start(path)
-    return path
 
 
 @pytest.fixture(scope="session")
