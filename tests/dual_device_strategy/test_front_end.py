@@ -8,6 +8,9 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, data_scope, emulation, on_data_device
+from tests.dual_device_strategy.pairs import both_pairs, one_pair
+
+pair = one_pair("gpu")  # which part runs where is found in the graph of the dataset
 
 
 def values(strategy, dataset):
@@ -34,6 +37,7 @@ def test_the_front_end_keeps_the_data_device_busy_and_not_the_model_device():
     assert use[1].busy * use.seconds < 0.02
 
 
+@both_pairs
 def test_it_may_capture_variables_of_the_data_scope_and_see_them_change(strategy):
     with strategy.scope(), data_scope():
         scale = tf.Variable(2.0)
@@ -56,6 +60,7 @@ def test_it_may_look_words_up_in_a_table(strategy):
     assert values(strategy, dataset.apply(on_data_device(table.lookup))) == [[8, -1, 7]]
 
 
+@both_pairs
 def test_random_ops_in_it_give_the_numbers_they_give_on_the_host(pair):
     def front_end(i):
         stateless = tf.random.stateless_normal([3], [1, i])
@@ -162,6 +167,7 @@ def test_on_the_host_as_data_device_anything_may_follow():
     assert values(strategy, dataset) == [[0, 2, 4], [6, 8, 10]]
 
 
+@both_pairs
 def test_keras_class_weights_and_sample_weights_follow_the_front_end(pair):
     x = np.random.RandomState(0).randn(24, 3).astype("f")
     y = np.arange(24) % 2

@@ -7,7 +7,9 @@ import pytest
 import tensorflow as tf
 
 from dual_device_strategy import DataModelSplitStrategy, data_scope, on_data_device
+from tests.dual_device_strategy.pairs import in_turns, one_pair
 
+pair = one_pair("gpu")
 COUNT = 24
 
 
@@ -72,7 +74,7 @@ def assert_equal(got, expected):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("kind", PIPELINES)
+@in_turns(["kind"], PIPELINES)
 def test_every_batch_comes_once_and_as_in_a_run_that_never_stopped(strategy, tmp_path, kind):
     expected = values(PIPELINES[kind](tmp_path).map(plain))
     iterator = staged(strategy, PIPELINES[kind](tmp_path))
@@ -120,8 +122,8 @@ def test_the_next_epoch_is_shuffled_as_in_a_run_that_never_stopped(strategy, tmp
 
 
 # One copy at a time, two, and two from the host as well.  Two slots or three make one copy.
-@pytest.mark.parametrize(
-    ("slots", "size"), [(2, 4), (3, 130_000), (4, 4), (5, 130_000), (6, 130_000), ("auto", 130_000)]
+@in_turns(
+    ["slots", "size"], [(2, 4), (3, 130_000), (4, 4), (5, 130_000), (6, 130_000), ("auto", 130_000)]
 )
 def test_any_number_of_slots_and_full_slots(pair, tmp_path, slots, size):
     strategy = DataModelSplitStrategy(*pair, slots=slots)
@@ -242,7 +244,7 @@ ENDED = {
 }
 
 
-@pytest.mark.parametrize("ended", ENDED)
+@in_turns(["ended"], ENDED)
 def test_saved_when_the_host_has_ended_the_next_epoch_has_its_order(pair, tmp_path, ended):
     """As a process that was killed and started again sees it; the host is ahead of the loop."""
     make, consumed, count = ENDED[ended]

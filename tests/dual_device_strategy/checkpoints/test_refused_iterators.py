@@ -14,7 +14,10 @@ from tests.dual_device_strategy.checkpoints.test_iterators import (
     staged,
     values,
 )
+from tests.dual_device_strategy.pairs import one_pair
 from tests.waiting import wait_until
+
+pair = one_pair("cpu")
 
 
 def test_random_kernels_and_python_in_the_front_end_are_refused_by_name(strategy, tmp_path):

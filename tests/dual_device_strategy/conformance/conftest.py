@@ -4,16 +4,10 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from tests.dual_device_strategy.pairs import PAIRS
+from tests.dual_device_strategy.pairs import one_pair
 
-
-@pytest.fixture
-def pair(request):
-    """Logical CPUs; emulated GPUs too where a test has `both_pairs`.
-
-    What runs on a device is compared on emulated GPUs in tests/dual_device_strategy/emulation.
-    """
-    return PAIRS[getattr(request, "param", "cpu")]
+# What runs on a device is compared on emulated GPUs in tests/dual_device_strategy/emulation.
+pair = one_pair("cpu")
 
 
 @pytest.fixture
