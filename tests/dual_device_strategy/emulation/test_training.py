@@ -48,12 +48,13 @@ MODELS = {
 
 
 def losses(model, scope, optimizer=None):
+    """Three steps, of which the last two see what the first ones changed."""
     keras.utils.set_random_seed(7)
     with scope:
         inputs = keras.Input((20, 8))
         model = keras.Model(inputs, layers.Dense(1, dtype="float32")(MODELS[model](inputs)))
         model.compile(optimizer or keras.optimizers.Adam(1e-2), "mse")
-        history = model.fit(X, Y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+        history = model.fit(X[:24], Y[:24], batch_size=8, shuffle=False, verbose=0)
     return history.history["loss"], {variable.value.device[-5:] for variable in model.variables}
 
 
@@ -90,13 +91,12 @@ def test_mixed_precision_gives_the_cpu_losses(policy):
     np.testing.assert_allclose(on_gpu, on_cpu, rtol=2e-2)
 
 
-@pytest.mark.parametrize("model", ["dense", "lstm"])
-def test_mirrored_strategy_with_defaults_trains_on_both_to_the_cpu_losses(model):
-    on_cpu, _ = losses(model, tf.device("/CPU:0"))
+def test_mirrored_strategy_with_defaults_trains_on_both_to_the_cpu_losses():
+    on_cpu, _ = losses("gru", tf.device("/CPU:0"))
     strategy = tf.distribute.MirroredStrategy()
     assert strategy.num_replicas_in_sync == 2
     with emulation.measure() as use:
-        mirrored, _ = losses(model, strategy.scope())
+        mirrored, _ = losses("gru", strategy.scope())
     np.testing.assert_allclose(mirrored, on_cpu, rtol=1e-4)
     assert all(one.compute_seconds > 0 for one in use)
 
