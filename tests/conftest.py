@@ -51,6 +51,10 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 
+def pytest_collection_finish():
+    gc.freeze()  # what the imports made stays, and no garbage collection has to look at it
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Graphs run as they were traced: to rewrite them takes a third of what a short loop takes.

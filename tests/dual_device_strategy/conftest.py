@@ -64,7 +64,7 @@ def run_commands(run_python):
 
     def run(command, commands, folder, timeout=600):
         arguments = ["-c", _RUN_COMMANDS, command, json.dumps(commands)]
-        done = run_python(arguments, timeout=timeout, cwd=folder)
+        done = run_python(arguments, timeout=timeout, cwd=folder, UNOPTIMIZED_GRAPHS="1")
         assert done.stdout, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 

@@ -24,6 +24,7 @@ def ended(run_commands, tmp_path_factory):
             *small,
             "--part_ms=2,4,4",
             "--part_ms=0,0,8",
+            "--reading=every_step",
             "--json=out.json",
             "--plot=out.html",
         ],

@@ -20,7 +20,7 @@ MB = 1_000_000
 pytestmark = pytest.mark.usefixtures("small_batches_too")
 
 
-@pytest.fixture(params=[4, 5, 6])
+@pytest.fixture(params=[4, 6])  # two copies to the model device; two from the host as well
 def strategy(request):
     return DataModelSplitStrategy("GPU:1", "GPU:0", slots=request.param)
 
@@ -126,7 +126,7 @@ def test_abandoned_iterators_leave_no_batch_behind(strategy, full, replicas):
     distributed = strategy.experimental_distribute_dataset(dataset)
     gc.collect()  # what other tests left is not to be freed meanwhile
     before = at_rest(live_on_both)
-    for _ in range(5):
+    for _ in range(3):
         iterator = iter(distributed)
         assert float(strategy.experimental_local_results(next(iterator))[0][0]) == 0.0
         if full:
@@ -168,7 +168,7 @@ def test_iterators_made_in_a_function_leave_no_batch_behind(strategy):
 
     gc.collect()  # what other tests left is not to be freed meanwhile
     before = at_rest(live_on_both)
-    for _ in range(5):
+    for _ in range(3):
         assert float(total(distributed)) == 15.0
     gc.collect()
     wait_until(lambda: live_on_both() < before + MB // 2)

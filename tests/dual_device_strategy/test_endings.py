@@ -97,7 +97,7 @@ def test_iterators_that_wait_for_their_hosts_hold_no_thread_of_tensorflow(run_py
     # With a single common thread; every stage and the step would need it.
     script = tmp_path / "many_iterators.py"
     script.write_text(_MANY_ITERATORS)
-    done = run_python([script])
+    done = run_python([script], UNOPTIMIZED_GRAPHS="1")
     assert done.stdout.splitlines() == [
         str([[2 * i] * 6 for i in range(10)]),
         str([90] * 6),
