@@ -9,6 +9,12 @@ from tests.dual_device_strategy.pairs import both_pairs
 pytestmark = pytest.mark.rewritten_graphs
 
 
+@pytest.fixture
+def everyone(strategy, peers):
+    """What MirroredStrategy says of a dataset: test_type_specs.py."""
+    return [strategy, peers[0]]
+
+
 def features(batch=4, size=8, **keywords):
     data = {"x": tf.ones([size, 3]), "y": tf.range(size)}
     return tf.data.Dataset.from_tensor_slices(data).batch(batch, **keywords)
@@ -36,7 +42,7 @@ def shapes_in_a_loop(strategy, dataset):
 def test_a_loop_in_a_function_sees_the_static_shapes_it_sees_under_the_peers(everyone):
     finite = [shapes_in_a_loop(s, features(drop_remainder=True)) for s in everyone]
     assert same(finite)[0] == [None, 3]
-    strategy, one_device, _ = everyone
+    strategy, one_device = everyone
     endless = features(drop_remainder=True).repeat()
     spec = [
         iter(s.experimental_distribute_dataset(endless)).get_next_as_optional().element_spec

@@ -17,6 +17,13 @@ X = RNG.random((66, 1), np.float32)
 DATA = tf.data.Dataset.from_tensor_slices((X, 3 * X)).batch(32)  # the last batch has two rows
 EPOCHS = 2
 
+
+@pytest.fixture
+def everyone(strategy, peers):
+    """MirroredStrategy trains in one test of its own."""
+    return [strategy, peers[0]]
+
+
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),
     "adagrad": lambda: keras.optimizers.Adagrad(0.1),

@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[3]
 def start_workers(processes):
     """Starts workers of a program; what it returns is a list of processes in their order.
 
-    Takes the arguments of Python, and one environment for each worker beside TF_CONFIG.
+    Takes the arguments of Python, and one environment for each worker beside TF_CONFIG.  Graphs run
+    as they were traced, unless that environment has an empty UNOPTIMIZED_GRAPHS.
     """
 
     def start(arguments, cwd, environments=({}, {}), tf_config=True):
@@ -25,6 +26,7 @@ def start_workers(processes):
         started = []
         for index, environment in enumerate(environments):
             env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+            env["UNOPTIMIZED_GRAPHS"] = "1"
             if tf_config:
                 task = {"type": "worker", "index": index}
                 env["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})

@@ -43,7 +43,7 @@ else:
     thread.start()
     thread.join()
 """
-EMULATED = ({"EMULATED_GPUS": "2", "UNOPTIMIZED_GRAPHS": "1"},) * 2
+EMULATED = ({"EMULATED_GPUS": "2"},) * 2
 
 
 def losses(*outputs):
@@ -112,7 +112,7 @@ def test_one_training_survives_sigterm_on_one_and_kill_9_of_each_and_goes_on_exa
     os.kill(workers[1].pid, signal.SIGTERM)
     assert ended(workers) == [0, 0], workers[0].stderr[-2000:]
     saved = max(losses(workers[0].stdout))
-    assert saved == max(losses(workers[1].stdout)) < 13
+    assert saved == max(losses(workers[1].stdout)) < 12
     outputs = [workers[0].stdout]
     for killed, step in ((0, 13), (1, 23)):
         workers = run(tmp_path, slow_from=step)

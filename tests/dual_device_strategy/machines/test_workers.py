@@ -12,22 +12,26 @@ PROGRAM = str(Path(__file__).parent / "program.py")
 
 
 LOOPS = ["eager", "of_unknown_length", "in_a_function", "from_a_function"]
+REWRITTEN = {"UNOPTIMIZED_GRAPHS": ""}  # as a user's graphs are
 ONE = {
-    "ours": {"EMULATED_GPUS": "2", "MACHINES_DATA": "GPU:1", "MACHINES_MODEL": "GPU:0"},
-    "theirs": {"EMULATED_GPUS": "1"},
+    "ours": {
+        **REWRITTEN,
+        "EMULATED_GPUS": "2",
+        "MACHINES_DATA": "GPU:1",
+        "MACHINES_MODEL": "GPU:0",
+    },
+    "theirs": {**REWRITTEN, "EMULATED_GPUS": "1"},
 }
 # Two replicas on each worker: ours with two data devices beside them, and COPYING slots.
 LOOPS_OF_SEVERAL = ["of_unknown_length", "from_a_function"]
-# Their graphs run as they were traced; those of one replica are rewritten, as a user's are.
 SEVERAL = {
     "ours": {
-        "UNOPTIMIZED_GRAPHS": "1",
         "EMULATED_GPUS": "4",
         "MACHINES_DATA": "GPU:2,GPU:3",
         "MACHINES_MODEL": "GPU:0,GPU:1",
         "MACHINES_SLOTS": "6",
     },
-    "theirs": {"UNOPTIMIZED_GRAPHS": "1", "EMULATED_GPUS": "2"},
+    "theirs": {"EMULATED_GPUS": "2"},
 }
 
 
