@@ -132,6 +132,7 @@ def runs(given, old: Corpus) -> dict[str, dict]:
         gpt = {"gpt": (float(rate), given.kept_steps)}
         made[f"adapters {rate}"] = {"lessons": gpt, **low_rank}
         made[f"adapters+vocoder {rate}"] = {"lessons": {**gpt, **vocoder}, **low_rank}
+        made[f"every+adapters {rate}"] = {"lessons": {**dvae, **gpt, **vocoder}, **low_rank}
     return {name: run for name, run in made.items() if name.split()[0] in given.rows}
 
 
@@ -182,6 +183,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("judges", None, "Where judges are kept; default: below --out.")
     flags.DEFINE_string("base", None, "--out of an earlier run, whose base is fine-tuned.")
     rows = ["new-only", "all", "adapters", "all+vocoder", "adapters+vocoder", "every"]
+    rows.append("every+adapters")
     flags.DEFINE_list("rows", rows, "What is fine-tuned.")
     flags.DEFINE_integer("voices", 6, "The last one is the new voice.")
     flags.DEFINE_float("speech_minutes", 24.0, "Of all voices.")
