@@ -20,7 +20,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.hop import Hop, hop_options, name_tensor, trace
+from dual_device_strategy.hop import Hop, hop_options
+from dual_device_strategy.hop_functions import name_tensor, trace
 from dual_device_strategy.lanes import NAME, Lanes
 from dual_device_strategy.out_of_memory import bytes_of
 

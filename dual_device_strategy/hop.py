@@ -11,13 +11,15 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
-
-_RESOURCE = tf.TensorSpec([], tf.resource)
-
-OUT_OF_RANGE = (
-    "the function given to on_data_device produced OutOfRangeError: an iterator or a queue that it "
-    "draws from has no more elements, or a Python function in it raised StopIteration; only the "
-    "host's dataset may end the batches"
+from dual_device_strategy.hop_functions import (
+    RESOURCE,
+    checker,
+    finder,
+    holder,
+    mark_maker,
+    name_tensor,
+    set_mark,
+    trace,
 )
 
 
@@ -30,15 +32,15 @@ def get_next(iterator, types, shapes):
 class Hop:
     """One hop of a batch: pulls batches from an iterator on `source_device` to `device`.
 
-    It is traced once, here, and used for every iteration.  `transform`, a function over lists of
-    flat tensors, runs on `device` and makes an element of `element_spec` of each.  `get_next` and
-    `at_source` run on the source device; `at_source` makes what travels, flat tensors of
-    `moved_spec`, from the flat tensors that were there.  `arrived` is called with what came,
-    `failed` when an OutOfRange in `transform` has ended the batches.  `scope` stands in
+    It is traced once, here, and used for every iteration; see `hop_functions.py`.  `transform`, a
+    function over lists of flat tensors, runs on `device` and makes an element of `element_spec` of
+    each.  `get_next` and `at_source` run on the source device; `at_source` makes what travels, flat
+    tensors of `moved_spec`, from the flat tensors that were there.  `arrived` is called with what
+    came, `failed` when an OutOfRange in `transform` has ended the batches.  `scope` stands in
     TensorFlow's error messages.  `captured` says what this hop uses instead of a tensor that
     `transform` captures.  Each iterator gets `notes` resources on `device` from its maker: `begin`
-    is called with them before the first batch, `transform` and `finish` with every batch.
-    `finish` makes what the iterator hands out of what was made; it raises no OutOfRange.
+    is called with them before the first batch, `transform` and `finish` with every batch. `finish`
+    makes what the iterator hands out of what was made; it raises no OutOfRange.
     """
 
     def __init__(
@@ -69,21 +71,8 @@ class Hop:
             flat = get_next(iterator, types, shapes)
             return at_source(flat) if at_source else flat
 
-        def find_there(handle):
-            return tf.raw_ops.IteratorFromStringHandleV2(string_handle=handle)
-
-        remote_find = trace(find_there, tf.TensorSpec([], tf.string))
-        remote_next = trace(get_next_there, _RESOURCE)
+        remote_next = trace(get_next_there, RESOURCE)
         target = name_tensor(source_device)
-
-        def find(handle, *notes):
-            if begin:
-                begin(*notes[1:])
-            (iterator,) = tf.raw_ops.RemoteCall(
-                target=target, args=[handle], Tout=[tf.resource], f=remote_find
-            )
-            return iterator
-
         made_spec = moved_spec if element_spec is None else element_spec
 
         def pull(iterator, *others):
@@ -102,52 +91,30 @@ class Hop:
                 made, notes_of_iterator = flat, others
                 if transform:
                     mark, *notes_of_iterator = others
-                    with tf.control_dependencies([_set_mark(mark, True, after=flat)]):
+                    with tf.control_dependencies([set_mark(mark, True, after=flat)]):
                         made = transform(flat, *notes_of_iterator)
-                    _set_mark(mark, False, after=made)
+                    set_mark(mark, False, after=made)
                 return finish(made, *notes_of_iterator) if finish else made
 
         self.element_spec = made_spec
         self._device, self.slots, self.warm_up = device, slots, warm_up
         self._host = compat.host_of(device)
         # A hop with a transformation has a note more, the first one: its mark.
-        self._new_mark = trace(self._made_mark) if transform else None
-        self._notes = [_RESOURCE] * (notes + (1 if transform else 0))
-        self._find = trace(find, tf.TensorSpec([], tf.string), *self._notes)
+        self._new_mark = mark_maker(device) if transform else None
+        self._notes = [RESOURCE] * (notes + (1 if transform else 0))
+        self._find = finder(source_device, len(self._notes), begin)
         self._next = trace(
             pull,
-            _RESOURCE,
+            RESOURCE,
             *self._notes,
             experimental_attributes={"experimental_ints_on_device": True},
         )
         self._only_pulls = transform is None
-        # The source's iterator is held until the end.
-        self._end = trace(lambda *held: tf.constant(0, tf.int64), _RESOURCE, _RESOURCE)
-
-        def get_end(handle):
-            return tf.raw_ops.IteratorGetNext(
-                iterator=find_there(handle),
-                output_types=compat.flat_types(made_spec),
-                output_shapes=[tf.TensorShape(None)] * len(compat.flat_types(made_spec)),
-            )
-
-        remote_end = trace(get_end, tf.TensorSpec([], tf.string))
-
-        def check(number, handle, mark):
-            del number
-            with tf.control_dependencies([_refuse_mark(mark, failed)]):
-                return tf.raw_ops.RemoteCall(  # raises the end of the sequence
-                    target=target,
-                    args=[handle],
-                    Tout=compat.flat_types(made_spec),
-                    f=remote_end,
-                )
-
-        functions = self._find, self._next, self._end
+        functions = self._find, self._next, holder()
         if transform:
-            specs = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string), _RESOURCE
-            self._check = trace(check, *specs)
-            functions = *functions, self._check
+            made_types = tuple(compat.flat_types(made_spec))
+            functions = *functions, checker(source_device, made_types, failed)
+        self._functions = functions
         # A concrete function, as TensorFlow warns of many traces of one that is not.
         self._captured = tuple(
             [captured(tensor) if captured else tensor for tensor in function.captured_inputs]
@@ -156,7 +123,7 @@ class Hop:
         self._make = trace(
             self._make_dataset,
             tf.TensorSpec([], tf.string),
-            _RESOURCE,
+            RESOURCE,
             *self._notes,
             *(tf.TensorSpec(t.shape, t.dtype) for inputs in self._captured for t in inputs),
         )
@@ -180,7 +147,7 @@ class Hop:
                 finalize_func_other_args=[resource, *captured[of_next:of_end]],
                 init_func=self._find,
                 next_func=next_function,
-                finalize_func=self._end,
+                finalize_func=self._functions[2],
                 **kinds,
             )
             if self._only_pulls:
@@ -188,7 +155,7 @@ class Hop:
             end = tf.raw_ops.MapDataset(
                 input_dataset=compat.variant_of(tf.data.Dataset.range(1)),
                 other_arguments=[handle, notes[0], *captured[of_end:]],
-                f=self._check,
+                f=self._functions[3],
                 **kinds,
             )
             return tf.raw_ops.ConcatenateDataset(
@@ -221,47 +188,6 @@ class Hop:
                 dataset = dataset.prefetch(self.slots)
             dataset = dataset.with_options(hop_options(self.warm_up))
         return compat.iterator_on(self._device, dataset, again)
-
-    def _made_mark(self) -> tf.Tensor:
-        with tf.device(self._device):
-            mark = compat.anonymous_variable(tf.bool)
-            with tf.control_dependencies([_set_mark(mark, False, after=[])]):
-                return tf.identity(mark)
-
-
-# Only the host's iterator may end the batches.  But a GeneratorDataset takes every OutOfRange of
-# its function for the end, also one from inside the front end: an iterator or a queue that has no
-# more elements, a Python function's StopIteration.  `Dataset.map` makes InvalidArgument of those.
-# So a variable says whether the front end is at work.  It is on the front end's own device, and
-# setting it passes a pointer and starts nothing there.  Behind the batches comes one element more,
-# whose function looks at the mark and then asks the source, which says that it has no more.  (The
-# last function of a GeneratorDataset could look as well; but it is called for an iterator that is
-# dropped, too, and TensorFlow prints a warning of every function that fails.)
-
-
-def _set_mark(mark, at_work: bool, after):
-    with tf.control_dependencies(after):
-        return tf.raw_ops.AssignVariableOp(resource=mark, value=tf.constant(at_work))
-
-
-def _refuse_mark(mark, failed: Callable | None) -> tf.Operation:
-    at_work = tf.raw_ops.ReadVariableOp(resource=mark, dtype=tf.bool)
-    noted = []
-    if failed:
-        noted = [tf.cond(at_work, lambda: (failed(), True)[1], lambda: False)]
-    with tf.control_dependencies(noted):
-        return tf.debugging.Assert(tf.logical_not(at_work), [OUT_OF_RANGE])
-
-
-def name_tensor(device: str) -> tf.Tensor:
-    """The device's name as a tensor to capture; GPUs have no kernel for string constants."""
-    with tf.init_scope(), tf.device(compat.host_of(device)):
-        return tf.constant(device)
-
-
-def trace(function: Callable, *signature, **keywords):
-    traced = tf.function(function, input_signature=signature, autograph=False, **keywords)
-    return traced.get_concrete_function()
 
 
 def components(element) -> list[tf.Tensor]:

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.hop import hop_options, trace
+from dual_device_strategy.hop import hop_options
+from dual_device_strategy.hop_functions import number_back, number_zero, trace
 
 NAME = tf.TensorSpec([], tf.string)
 _RESOURCE = tf.TensorSpec([], tf.resource)
@@ -37,8 +38,6 @@ class Lanes:
         self._count = (waiting + 2) * takers
         self._types = [each.dtype for each in specs]
         self._shapes = [each.shape for each in specs]
-        self._start = trace(lambda: tf.constant(0, tf.int64))
-        self._end = trace(lambda begun: begun, tf.TensorSpec([], tf.int64))
         begun = tf.TensorSpec([], tf.int64)
         self._take = trace(self._taken, begun, _RESOURCE, experimental_attributes=_ON_DEVICE)
         self.contents = trace(self._contents, NAME)
@@ -105,12 +104,12 @@ class Lanes:
 
     def _iterator_over(self, lane) -> tf.data.Iterator:
         variant = tf.raw_ops.GeneratorDataset(
-            init_func_other_args=self._start.captured_inputs,
+            init_func_other_args=[],
             next_func_other_args=[lane, *self._take.captured_inputs],
             finalize_func_other_args=[],
-            init_func=self._start,
+            init_func=number_zero(),
             next_func=compat.on_one_thread(self._take),
-            finalize_func=self._end,
+            finalize_func=number_back(),
             output_types=self._types,
             output_shapes=self._shapes,
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.hop import trace
+from dual_device_strategy.hop_functions import trace
 
 
 class Pinning:

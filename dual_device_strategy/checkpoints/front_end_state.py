@@ -9,7 +9,7 @@ only when the front end changes it.
 import tensorflow as tf
 
 from dual_device_strategy import compat
-from dual_device_strategy.hop import trace
+from dual_device_strategy.hop_functions import trace
 
 _NOT_YET = -1  # instead of a count: values were given, and the front end has not begun
 

@@ -12,6 +12,7 @@ of that batch.  So the loop only has to count its requests.
 """
 
 import dataclasses
+import functools
 import itertools
 import weakref
 
@@ -19,7 +20,8 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.checkpoints import seeds
-from dual_device_strategy.hop import hop_options, trace
+from dual_device_strategy.hop import hop_options
+from dual_device_strategy.hop_functions import number_back, number_zero, trace, traced_once
 
 _RESOURCE = tf.TensorSpec([], tf.resource)
 _KEPT = [tf.int64, tf.int64, tf.variant]  # number of the attempt, index of the batch, the batch
@@ -57,12 +59,13 @@ class HostRecorder:
         self.spec, self.device, self._places, self._policy = spec, device, places, policy
         self.next_epoch = next_epoch
         self._types, self._shapes = compat.flat_types(spec), compat.flat_shapes(spec)
-        begun = tf.TensorSpec([], tf.int64)  # what `start` returns is an argument of the others
-        self._start = trace(lambda: tf.constant(0, tf.int64))
+        begun = tf.TensorSpec([], tf.int64)
         self._take = trace(self._taken, begun, *[_RESOURCE] * 4)
-        self._end = trace(lambda begun: begun, begun)
-        self._save = trace(lambda *resources: self._saved(policy, *resources), *[_RESOURCE] * 4)
-        self._wait = trace(_wait_for, _RESOURCE)
+
+    @functools.cached_property
+    def _save(self):
+        with tf.init_scope():
+            return trace(lambda *record: self._saved(self._policy, *record), *[_RESOURCE] * 4)
 
     def _taken(self, begun, iterator, asked, shelf, lock):
         """The host's next batch; the shelf has it in its first place then."""
@@ -167,9 +170,9 @@ class HostRecord:
             init_func_other_args=[],
             next_func_other_args=[self._host, self._asked, self._shelf, self._lock],
             finalize_func_other_args=[],
-            init_func=recorder._start,
+            init_func=number_zero(),
             next_func=recorder._take,
-            finalize_func=recorder._end,
+            finalize_func=number_back(),
             **kinds,
         )
         for flat in reversed(in_flight):
@@ -186,7 +189,7 @@ class HostRecord:
         with tf.device(self._recorder.device):
             dataset = compat.dataset_iterated_by(self._host_iterator)
             compat.made_again(self._host_iterator, dataset.take(0))
-            self._recorder._wait(self._lock)
+            _waiter()(self._lock)
 
     def state_after(self, consumed: int) -> HostState:
         """The state to go on from when the loop has asked for `consumed` batches."""
@@ -236,6 +239,11 @@ def _new_lock() -> tf.Tensor:
     lock = tf.raw_ops.MutexV2(container="", shared_name=name)
     tf.raw_ops.MutexLock(mutex=lock)  # starts its thread now, not in the middle of an epoch
     return lock
+
+
+@traced_once
+def _waiter():
+    return trace(_wait_for, _RESOURCE)
 
 
 def _wait_for(lock):

@@ -4,7 +4,7 @@ import itertools
 
 import tensorflow as tf
 
-from dual_device_strategy.hop import trace
+from dual_device_strategy.hop_functions import trace
 
 Moment = int
 HOST_BEGIN, HOST_END, BEGUN, PREPARED = range(4)

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from dual_device_strategy import compat
 from dual_device_strategy.front_end import FrontEnd, changes_state
-from dual_device_strategy.hop import component_specs, trace
+from dual_device_strategy.hop import component_specs
+from dual_device_strategy.hop_functions import trace
 
 _ROUNDS = 4  # the shortest counts, because disturbances only add time
 

@@ -9,7 +9,8 @@ from absl import logging
 
 from dual_device_strategy import compat
 from dual_device_strategy.front_end import FrontEnd
-from dual_device_strategy.hop import components, trace
+from dual_device_strategy.hop import components
+from dual_device_strategy.hop_functions import trace
 from dual_device_strategy.replicas.pieces import Cut
 
 AUTO = "auto"

@@ -23,7 +23,8 @@ from dual_device_strategy.batch_counts import BatchCounts
 from dual_device_strategy.checkpoints.iterator_record import IteratorRecord
 from dual_device_strategy.copies import AT_ONCE
 from dual_device_strategy.front_end import FrontEnd
-from dual_device_strategy.hop import Hop, component_specs, hop_options, name_tensor, trace
+from dual_device_strategy.hop import Hop, component_specs, hop_options
+from dual_device_strategy.hop_functions import name_tensor, trace
 from dual_device_strategy.host_copies import copied_ahead
 from dual_device_strategy.lanes import NAME, Lanes
 from dual_device_strategy.out_of_memory import READY, scope_name
