@@ -3,6 +3,8 @@
 import getpass
 from pathlib import Path
 
+import pytest
+
 from dual_device_strategy.validate.hardware_report import HardwareReport, read_results
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -35,6 +37,7 @@ CERTAIN = {
 }
 
 
+@pytest.mark.slow
 def test_on_emulated_gpus_the_hardware_report_is_a_rehearsal_of_every_check(run_python, tmp_path):
     path = tmp_path / "report.md"
     command = ["-m", "dual_device_strategy.validate", "--on_hardware", f"--report={path}"]

@@ -158,7 +158,13 @@ _NOT_A_DEVICE = {
 }
 
 
-@pytest.mark.parametrize("case", _NOT_A_DEVICE)
+_SLOW = "the host's own memory"  # TensorFlow asks for it again for half a minute
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=pytest.mark.slow if c == _SLOW else ()) for c in _NOT_A_DEVICE],
+)
 def test_what_is_exhausted_but_no_devices_memory_is_passed_on_unchanged(case):
     strategy = DataModelSplitStrategy("GPU:0", "GPU:1")
     make, words = _NOT_A_DEVICE[case]

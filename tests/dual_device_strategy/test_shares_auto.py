@@ -249,6 +249,7 @@ def test_what_cannot_be_divided_is_refused_in_one_sentence():
         assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 @pytest.mark.timing
 def test_a_step_is_shorter_than_without_shares():
     rows, count = 24, 16

@@ -197,6 +197,7 @@ def test_with_several_data_devices_an_error_of_the_host_shifts_no_batch(error_at
     assert [float(x[0]) for x in iterator] == seen[error_at + 1 :]
 
 
+@pytest.mark.slow
 def test_a_fit_that_was_killed_goes_on_with_the_same_losses(tmp_path):
     """With two data devices; with shares: test_killed."""
 

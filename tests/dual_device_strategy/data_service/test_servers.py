@@ -132,6 +132,7 @@ def test_a_worker_that_does_not_come_back_is_an_error_within_the_stated_time(ser
     assert explained(tf.errors.InvalidArgumentError(None, None, "shapes"), strategy) is None
 
 
+@pytest.mark.slow
 def test_elements_that_were_lost_are_an_error_or_are_told(service, capfd):
     running = service()
 

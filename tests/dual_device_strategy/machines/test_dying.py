@@ -104,6 +104,7 @@ def not_killed(run, tmp_path_factory):
     return whole
 
 
+@pytest.mark.slow
 def test_one_training_survives_sigterm_on_one_and_kill_9_of_each_and_goes_on_exactly(
     run, not_killed, tmp_path
 ):
@@ -133,6 +134,7 @@ def test_one_training_survives_sigterm_on_one_and_kill_9_of_each_and_goes_on_exa
     assert losses(*outputs, workers[0].stdout) == not_killed
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_started_again_alone_does_no_harm(run, not_killed, tmp_path):
     """As a supervisor does that starts what has ended, whatever the others do meanwhile."""
     workers = run(tmp_path, slow_from=13)
@@ -185,7 +187,7 @@ def test_another_process_in_the_place_of_a_worker_ends_the_other_with_one_senten
     ("where", "number", "sentence"),
     [
         ("compare", signal.SIGKILL, r"worker 1 \(127.0.0.1:\d+\) is gone, "),
-        ("compare", signal.SIGSTOP, "a worker hangs, "),
+        pytest.param("compare", signal.SIGSTOP, "a worker hangs, ", marks=pytest.mark.slow),
         ("in a thread", signal.SIGKILL, r"worker 1 \(127.0.0.1:\d+\) is gone, "),
     ],
 )
@@ -203,7 +205,7 @@ def test_a_worker_that_others_wait_for_before_the_first_step_ends_them_with_one_
     assert number == signal.SIGSTOP or "heartbeats" not in workers[0].stderr
 
 
-@pytest.mark.parametrize("timeout_seconds", [None, 3])
+@pytest.mark.parametrize("timeout_seconds", [pytest.param(None, marks=pytest.mark.slow), 3])
 def test_a_worker_that_hangs_is_noticed_within_the_stated_time(run, tmp_path, timeout_seconds):
     workers = run(tmp_path, slow_from=3, timeout_seconds=timeout_seconds)
     wait_for_step(workers[1], 3)

@@ -60,6 +60,7 @@ def link(request):
         yield made
 
 
+@pytest.mark.slow
 def test_a_cut_of_three_seconds_changes_no_loss_and_one_for_ever_ends_both(
     link, start_workers, tmp_path
 ):

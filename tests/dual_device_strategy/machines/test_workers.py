@@ -56,6 +56,7 @@ def of_several(start_workers, tmp_path_factory):
     return printed(start_workers, tmp_path_factory.mktemp("several"), SEVERAL, LOOPS_OF_SEVERAL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", LOOPS)
 def test_losses_and_weights_are_those_of_tensorflows_strategy_bit_for_bit(figures, loop):
     first, second = (worker[loop] for worker in figures["ours"])
@@ -63,6 +64,7 @@ def test_losses_and_weights_are_those_of_tensorflows_strategy_bit_for_bit(figure
     assert first == figures["theirs"][0][loop]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", LOOPS_OF_SEVERAL)
 def test_with_two_replicas_on_each_worker_they_are_the_same_but_for_the_order_of_adding(
     figures, of_several, loop
