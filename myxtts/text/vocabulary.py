@@ -6,6 +6,7 @@ UTF-8 bytes, so `decode(encode(text))` is the normalised text for any text.
 """
 
 import collections
+import functools
 import hashlib
 import heapq
 import itertools
@@ -26,6 +27,17 @@ SPECIAL = ("[pad]", "[start]", "[stop]")
 _PIECE = re.compile(r" ?[\w\u200c\u200d]+| ?[^\w\s]|\s+?")
 # Characters seen less often than this are written as bytes; a vector each would not be learnt.
 RARE = 2
+
+
+# A corpus is written when its vocabulary is made, and again when training encodes it.
+@functools.lru_cache(50_000)
+def _written(text: str, language: str, phonemes: bool) -> str:
+    text = normalise(text, language)
+    if phonemes:
+        from myxtts.espeak import espeak
+
+        text = espeak().phonemes(text, language)
+    return text
 
 
 class Vocabulary:
@@ -76,12 +88,7 @@ class Vocabulary:
 
     def written(self, text: str, language: str) -> str:
         """The form of a text that is encoded: its normal form, or its phonemes."""
-        text = normalise(text, language)
-        if self.phonemes:
-            from myxtts.espeak import espeak
-
-            text = espeak().phonemes(text, language)
-        return text
+        return _written(text, language, self.phonemes)
 
     def encode(self, text: str, language: str) -> list[int]:
         """The language's tag and the tokens of the normalised text; no start or stop token."""

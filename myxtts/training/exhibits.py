@@ -51,9 +51,9 @@ class Exhibits:
     texts: list[tuple[list[int], int]]
     said: dict[str, str]
     tokens: list[list[str]]
-    board: Board
-    directory: Path | None
     audio: AudioConfig
+    board: Board | None = None
+    directory: Path | None = None
     step: int = 0
 
     @classmethod
@@ -65,8 +65,6 @@ class Exhibits:
         vocabulary: Vocabulary,
         *,
         texts: Sequence[tuple[str, str]],
-        board: Board,
-        directory: Path | None,
     ) -> "Exhibits":
         """From a corpus, the same ones in every run and after every interruption. Without `texts`,
         pairs of text and language, clips say their own."""
@@ -98,8 +96,6 @@ class Exhibits:
             texts=spoken,
             said=said,
             tokens=[_written(vocabulary, encoded[i]) for i in range(len(corpus))],
-            board=board,
-            directory=directory,
             audio=model.audio,
         )
 

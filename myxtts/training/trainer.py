@@ -161,6 +161,13 @@ class Trainer:
         return Report(True, None, results, text)
 
     @functools.cached_property
+    def _exhibits(self) -> Exhibits:
+        corpus = self.validation or self.corpus
+        return Exhibits.chosen(
+            self.strategy, self.config, corpus, self.vocabulary, texts=self._texts
+        )
+
+    @functools.cached_property
     def _clips(self) -> UsableClips:
         return UsableClips.of(self.corpus, self.vocabulary, self.config.model)
 
@@ -226,12 +233,8 @@ class Trainer:
             chief = self._workers.chief
             board = Board(directory.events if chief else None, stage)
             board.settings({**to_json(config), "precision": precision})
-            exhibits = Exhibits.chosen(
-                self.strategy,
-                config,
-                self.validation or self.corpus,
-                self.vocabulary,
-                texts=self._texts,
+            exhibits = dataclasses.replace(
+                self._exhibits,
                 board=board,
                 directory=directory.samples / stage if chief else None,
             )
