@@ -184,6 +184,15 @@ class PublishedModel:
             ("hifigan.width % 16", self.hifigan.width % 16, 0),
         ):
             need(found == needed, name, found, f"{needed}, as the other sizes have it")
+        for name, found in (
+            ("conditioning.blocks", self.conditioning.blocks),
+            ("conditioning.layers", self.conditioning.layers),
+            ("hifigan.pairs", self.hifigan.pairs),
+        ):
+            need(found >= 1, name, found, "1 or more")
+        kernels = self.hifigan.kernels
+        odd = bool(kernels) and all(size > 0 and size % 2 for size in kernels)
+        need(odd, "hifigan.kernels", kernels, "one or more odd numbers")
         for name, least in (("filters", 8), ("blocks", 1)):
             found = getattr(self.speaker, name)
             fits = len(found) == 4 and min(found) >= least

@@ -18,7 +18,7 @@ from myxtts.xtts_v2.layers import BatchNorm
 from myxtts.xtts_v2.names import Names
 from myxtts.xtts_v2.new_vocabulary import learned_vocabulary
 from myxtts.xtts_v2.resampling import resampled
-from myxtts.xtts_v2.sizes import DvaeSizes, PublishedModel
+from myxtts.xtts_v2.sizes import ConditioningSizes, DvaeSizes, HifiGanSizes, PublishedModel
 from myxtts.xtts_v2.text import Tokens
 
 TEXTS = {
@@ -104,3 +104,7 @@ def test_a_batch_norm_measures_its_batch_and_remembers_as_torch_does():
 def test_sizes_that_do_not_fit_together_are_refused_by_name():
     with pytest.raises(BadSetting, match=r"dvae\.codes must be 1024, as the other sizes have it"):
         PublishedModel(dvae=DvaeSizes(codes=512), from_random=True)
+    with pytest.raises(BadSetting, match=r"hifigan\.kernels must be one or more odd numbers"):
+        PublishedModel(hifigan=HifiGanSizes(kernels=(3, 4)), from_random=True)
+    with pytest.raises(BadSetting, match=r"conditioning\.layers must be 1 or more"):
+        PublishedModel(conditioning=ConditioningSizes(layers=0), from_random=True)
