@@ -186,6 +186,11 @@ def export_published(path: str | os.PathLike, out: str | os.PathLike, speakers: 
             "but speak only its other languages; myxtts speaks all of them",
             *(out, ", ".join(added)),
         )
+    if unknown := source.sizes().unknown_layers:
+        logging.warning(
+            "%s: the published code cannot load it, because it has %s; myxtts can",
+            *(out, ", ".join(unknown)),
+        )
     logging.info("%s: %s", out, source.licence)
     return Path(out)
 

@@ -198,6 +198,17 @@ class PublishedModel:
             fits = len(found) == 4 and min(found) >= least
             need(fits, f"speaker.{name}", found, f"four numbers of {least} or more")
 
+    @property
+    def unknown_layers(self) -> list[str]:
+        """The numbers of layers that the published code does not read, in words."""
+        used, usual = (self.conditioning, self.hifigan), (ConditioningSizes(), HifiGanSizes())
+        return [
+            f"{part}.{name}={getattr(mine, name)}"
+            for part, mine, theirs in zip(("conditioning", "hifigan"), used, usual, strict=True)
+            for name in ("blocks", "layers", "kernels", "pairs")
+            if getattr(mine, name, None) != getattr(theirs, name, None)
+        ]
+
 
 def _numbered(tensors: dict[str, np.ndarray], pattern: str) -> int:
     """How many layers have tensors of this name, "#" being the layer's number from 0 on."""

@@ -101,6 +101,12 @@ def test_a_batch_norm_measures_its_batch_and_remembers_as_torch_does():
     np.testing.assert_allclose(still, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_numbers_of_layers_that_the_published_code_does_not_read_are_named():
+    assert PublishedModel().unknown_layers == []
+    few = PublishedModel(conditioning=ConditioningSizes(layers=1), hifigan=HifiGanSizes(pairs=1))
+    assert few.unknown_layers == ["conditioning.layers=1", "hifigan.pairs=1"]
+
+
 def test_sizes_that_do_not_fit_together_are_refused_by_name():
     with pytest.raises(BadSetting, match=r"dvae\.codes must be 1024, as the other sizes have it"):
         PublishedModel(dvae=DvaeSizes(codes=512), from_random=True)
